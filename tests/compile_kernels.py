@@ -17,14 +17,14 @@ from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.learners.ranksvm.anchors import Anchors, Given
-from querywise.learners.ranksvm.curvature_kernels import upper
+from querywise.learners.ranksvm.local_kernels import upper
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.ranksvm.weighted_sums import Curved
-from querywise.learners.weight_rows import WeightRows
+from querywise.learners.weights import WeightRows
 from querywise.locality.coarse import Coarse
-from querywise.rankers.ensemble.long_lists import energy_in_blocks
+from querywise.rankers.ensemble.graph import energy_in_blocks
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.features import features_of
 from querywise.retrieval.index import build_index

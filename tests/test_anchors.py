@@ -14,16 +14,16 @@ from scipy.sparse import csr_array
 from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.learners.ranksvm.anchor_kernels import nearest_row
 from querywise.learners.ranksvm.anchors import Anchors, Given
+from querywise.learners.ranksvm.certificates import RoundedRows, objective_sums
+from querywise.learners.ranksvm.local_kernels import nearest_row
 from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.ranksvm.rounding import RoundedRows
 from querywise.learners.ranksvm.systems import solver
-from querywise.learners.ranksvm.weighted_sums import Curved, objective_sums
-from querywise.learners.weight_rows import WeightRows
+from querywise.learners.ranksvm.weighted_sums import Curved
+from querywise.learners.weights import WeightRows
 from querywise.rankers.knn import KnnOnline
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save

@@ -73,7 +73,7 @@ COMPILES = """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         import numpy as np
-        from querywise.rankers.ensemble.factorisation import scalar_product
+        from querywise.rankers.ensemble.active_sets import scalar_product
     found = scalar_product(np.ones(2), np.ones(2), 0, 2)
     hints = [each for each in caught if issubclass(each.category, Hint)]
     assert found == 2, found

@@ -25,7 +25,7 @@ def run_python(arguments: list[str], kept: Path) -> str:
 def test_what_a_training_needs_is_kept_and_no_more(tmp_path: Path) -> None:
     run_python(["-m", first_use.__name__], tmp_path)
     kept = {path.name.partition("-")[0] for path in tmp_path.rglob("*.nbi")}
-    assert {"kernels.direct_sums", "curvature_kernels.curvature_rows"} <= kept
+    assert {"kernels.direct_sums", "local_kernels.curvature_rows"} <= kept
     assert not {"kernels.swept_sums", "svmlight.parse"} & kept  # only for long lists; by the process that reads
     run_python(["-c", _TRAINING], tmp_path)
     assert {path.name.partition("-")[0] for path in tmp_path.rglob("*.nbi")} == kept

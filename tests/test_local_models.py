@@ -11,14 +11,20 @@ from querywise.data.judged import Judged, concatenate
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm import local_models
-from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
-from querywise.learners.ranksvm.local_models import PreparedRankSVM
+from querywise.learners.ranksvm.certificates import errors, objective_sums, single_sums
+from querywise.learners.ranksvm.local_models import (
+    Centres,
+    PreparedRankSVM,
+    centre_points,
+    gradients_at,
+    nearest,
+    sums_at,
+)
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.ranksvm.rounding import errors
-from querywise.learners.ranksvm.weighted_sums import Curved, objective_sums, single_sums, step_sums
-from querywise.learners.weight_rows import WeightRows
+from querywise.learners.ranksvm.weighted_sums import Curved, step_sums
+from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Singles
 from tests.test_ranksvm import Weighting, Written
 from tests.worlds import pairwise, ragged
@@ -176,7 +182,7 @@ def test_no_row_gives_no_model(loss: Any) -> None:
     ("name", "value"),
     [
         ("local_models._MEMORY", 1),
-        ("weighted_sums._QUERY_BLOCKS", 1),
+        ("preferences._RANGES", 1),
         ("weighted_sums._DENSE_ROWS", 1),
         ("weighted_sums.MANY", 1),
         ("weighted_sums.MANY", 100),

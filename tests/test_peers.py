@@ -19,9 +19,7 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import holm
 from querywise.evaluation.tuning import TunedFit
 from querywise.jobs.compare import Asked, run
-from querywise.learners.peers.catboost import CatBoost
-from querywise.learners.peers.peer import installed
-from querywise.learners.peers.xgboost import XGBoost
+from querywise.learners.peers import CatBoost, XGBoost, installed
 from querywise.methods import PEERS, find_method
 from querywise.reproduction import peers
 from tests.commands import output, refused

@@ -80,7 +80,7 @@ class Screen:
     def end(self, task): pass
 progress._on_screen.append(Screen())
 import numpy as np
-from querywise.rankers.ensemble.factorisation import scalar_product
+from querywise.rankers.ensemble.active_sets import scalar_product
 scalar_product(np.ones(2), np.ones(2), 0, 2)
 """
     command = [sys.executable, "-c", script]

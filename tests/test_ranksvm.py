@@ -14,8 +14,7 @@ from querywise.errors import DataError, NotFittedError, SolverError
 from querywise.evaluation.evaluate import evaluate
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
-from querywise.learners.ranksvm.preference_parts import PreferenceParts
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, Preferences, smoothed_hinge
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, PreferenceParts, Preferences, smoothed_hinge
 from querywise.learners.ranksvm.ranksvm import RankSVM, pair_coefficients
 from querywise.learners.ranksvm.systems import Systems, solved
 from querywise.runtime.arrays import Floats

@@ -28,7 +28,7 @@ from querywise.errors import DataError
 from querywise.explanations.contributions import contributions
 from querywise.explanations.explain import why
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.trees import boosting, shapley
+from querywise.learners.trees import boosting
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.views.columns import Columns, SideBySide
@@ -38,7 +38,7 @@ from querywise.locality.views.vector import VectorView
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import Transform
 from querywise.rankers.column import OneFeature
-from querywise.rankers.ensemble import graph, long_lists
+from querywise.rankers.ensemble import graph
 from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised
@@ -253,7 +253,7 @@ def test_shapley_values_stop_between_blocks_of_documents() -> None:
 def shapley_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of documents of every call for Shapley values, from now on."""
     seen: list[int] = []
-    original = shapley.shapley_values
+    original = boosting.shapley_values
 
     def counted(booster: Any, features: Floats, threads: int | None) -> Floats:
         seen.append(len(features))
@@ -709,12 +709,12 @@ def test_the_graph_of_a_long_list_is_that_of_all_distances_to_the_bit(kind: str,
             features[::3] = features[0]
         nearest = min(neighbours, count - 1)
         whole = graph._energy(graph._likeness(graph._distances(features), nearest), features)
-        assert np.array_equal(long_lists.energy_in_blocks(features, nearest), whole)
+        assert np.array_equal(graph.energy_in_blocks(features, nearest), whole)
 
 
 def test_no_table_of_all_distances_is_made_of_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, ...]] = []
-    original = long_lists._distances
+    original = graph._distances_of_some
 
     def distances(features: Floats, first: int, last: int) -> Floats:
         found = original(features, first, last)
@@ -724,7 +724,7 @@ def test_no_table_of_all_distances_is_made_of_a_long_list(monkeypatch: pytest.Mo
     def whole(features: Floats) -> Floats:
         raise AssertionError("all distances at once")
 
-    monkeypatch.setattr(long_lists, "_distances", distances)
+    monkeypatch.setattr(graph, "_distances_of_some", distances)
     monkeypatch.setattr(graph, "_distances", whole)
     assert np.isfinite(graph.roughness(np.random.default_rng(2).random((1100, 4)), 5)).all()
     assert {columns for _, columns in sizes} == {1100}

@@ -111,7 +111,7 @@ def _numba() -> str:
     """One of querywise's own kernels, compiled or read from where it is kept; gives that folder."""
     import numpy as np
 
-    from querywise.rankers.ensemble.factorisation import scalar_product
+    from querywise.rankers.ensemble.active_sets import scalar_product
     from querywise.runtime.compiled import kept_in
 
     _must(scalar_product(np.ones(2), np.ones(2), 0, 2) == 2)

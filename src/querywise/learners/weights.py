@@ -1,6 +1,9 @@
-"""Query weights: how much each training query counts, relative to the others."""
+"""Query weights: how much each training query counts, relative to the others; of one model, or of many as rows of V."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -8,7 +11,10 @@ from scipy.sparse import csr_array
 from querywise.data.rows import refuse_masked
 from querywise.data.training import Training
 from querywise.errors import DataError
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.threads import in_threads, slices
+
+_BLOCK = 256  # rows in hand at a time
 
 
 def check_query_weights(weights: Floats | None, data: Training, *, documents: bool = False) -> Floats:
@@ -43,3 +49,97 @@ def weighed(rows: csr_array, weights: Floats | None) -> csr_array:
     if weights is None:
         return rows
     return csr_array((rows.data * weights[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
+
+
+@dataclass(frozen=True)
+class WeightRows:
+    """Row i has `shares[pointers[i]:pointers[i + 1]]` of the queries in `queries` at the same places.
+
+    A sparse matrix as plain arrays, which are faster where every predicted query takes one row.
+    """
+
+    pointers: Ints
+    queries: Ints
+    shares: Floats
+    columns: int
+
+    @staticmethod
+    def of(query_weights: csr_array, pairs: Ints, count: Literal["query", "pair"]) -> WeightRows:
+        """Relative weights made to count every query, or every pair, the same; 0 for queries without pairs."""
+        if query_weights.shape[1] != len(pairs):
+            raise DataError(f"There are {len(pairs)} training queries but weights for {query_weights.shape[1]}.")
+        given = query_weights.data
+        if len(given) and not (given.min() >= 0 and given.max() < np.inf):  # what is no number is neither
+            raise DataError("Query weights are finite numbers from 0 up.")
+        queries = query_weights.indices.astype(np.int64, copy=False)
+        pointers = query_weights.indptr.astype(np.int64, copy=False)
+        counts = pairs[queries]
+        shares = given * (counts if count == "pair" else counts > 0)
+        if len(pointers) == 2:  # added up one after the other, as below
+            total = shares.cumsum()[-1] if len(shares) else 0.0
+            return WeightRows(pointers, queries, shares / (total if total > 0 else 1.0), len(pairs))
+        rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+        totals = np.bincount(rows, weights=shares, minlength=len(pointers) - 1)
+        return WeightRows(pointers, queries, shares / np.where(totals > 0, totals, 1.0)[rows], len(pairs))
+
+    def __len__(self) -> int:
+        return len(self.pointers) - 1
+
+    @property
+    def has_pairs(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which rows have a query with pairs."""
+        rows = np.repeat(np.arange(len(self)), np.diff(self.pointers))
+        return np.bincount(rows, weights=self.shares, minlength=len(self)) > 0
+
+    def select(self, rows: slice | Ints) -> WeightRows:
+        """Some rows; all of them are themselves."""
+        numbers = np.arange(len(self))[rows]
+        if len(numbers) == len(self):
+            return self
+        matrix = self.matrix()[numbers]
+        return WeightRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data, self.columns)
+
+    def of_queries(self, first: int, last: int) -> WeightRows:
+        """All rows, with the queries from `first` to before `last` alone, which are numbered from 0 then."""
+        inside = (self.queries >= first) & (self.queries < last)
+        pointers = np.concatenate([[0], np.cumsum(inside)])[self.pointers]
+        return WeightRows(pointers, self.queries[inside] - first, self.shares[inside], last - first)
+
+    def matrix(self) -> csr_array:
+        """As a sparse matrix."""
+        return csr_array((self.shares, self.queries, self.pointers), shape=(len(self), self.columns))
+
+    def times(self, table: Floats) -> Floats:
+        """Rows of the product with a table that has a row per query."""
+        if len(self) == 1:
+            one: Floats = np.einsum("i,ij->j", self.shares, table[self.queries])  # faster than a call of BLAS
+            return one[None, :]
+        matrix = self.matrix()
+        return np.concatenate(in_threads(lambda block: matrix[block] @ table, slices(len(self), _BLOCK)) or [table[:0]])
+
+    def by_query(self) -> WeightRows:
+        """The transpose: for each query, the rows that have a share in it."""
+        turned = self.matrix().T.tocsr()
+        return WeightRows(turned.indptr.astype(np.int64), turned.indices.astype(np.int64), turned.data, len(self))
+
+    def row(self, number: int) -> tuple[Ints, Floats]:
+        """The queries with weight in one row, and their shares."""
+        place = slice(self.pointers[number], self.pointers[number + 1])
+        queries, shares = self.queries[place], self.shares[place]
+        counted = shares > 0
+        return (queries, shares) if np.count_nonzero(counted) == len(counted) else (queries[counted], shares[counted])
+
+    def distinct(self) -> tuple[Ints, Ints]:
+        """The first of every set of equal rows, and for each row which of these it is."""
+        seen: dict[tuple[bytes, bytes], int] = {}
+        first: list[int] = []
+        which: list[int] = []
+        for number in range(len(self)):
+            queries, share = self.row(number)
+            order = np.argsort(queries, kind="stable")
+            key = (queries[order].tobytes(), share[order].tobytes())
+            if key not in seen:
+                seen[key] = len(first)
+                first.append(number)
+            which.append(seen[key])
+        return np.array(first, np.int64), np.array(which, np.int64)

@@ -286,7 +286,7 @@ def blend(
 
 # Two settings more than LambdaMART's own grid, around what their documentation recommends.
 @_method(
-    f"{_LEARNERS}.peers.xgboost:XGBoost",
+    f"{_LEARNERS}.peers:XGBoost",
     *(*_PEER, "objective"),
     grid={"depth": (3, 6), "learning_rate": (0.03, 0.1), "objective": ("rank:ndcg", "rank:map")},
     table=PEERS,
@@ -297,7 +297,7 @@ def xgboost(ranker: Made) -> Ranker:
 
 
 @_method(
-    f"{_LEARNERS}.peers.catboost:CatBoost",
+    f"{_LEARNERS}.peers:CatBoost",
     *(*_PEER, "mode"),
     grid={"depth": (4, 6), "learning_rate": (0.03, 0.1), "mode": ("Classic", "NDCG")},
     table=PEERS,

@@ -20,8 +20,15 @@ from querywise.contracts.protocols import Regressor, Transparent, Watching
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import refuse_gains, refuse_weights, values_of
 from querywise.errors import DataError
-from querywise.learners.regression.monotone import bent, nearest_lines
-from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
+from querywise.learners.regression.targets import (
+    Penalty,
+    Transforms,
+    bent,
+    nearest_lines,
+    penalties,
+    squared_errors,
+    transforms,
+)
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted

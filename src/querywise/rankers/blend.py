@@ -17,7 +17,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.classic.lists import Worth, check_worth
 from querywise.learners.local_models import FittedModels, side_by_side
-from querywise.learners.trees.side_by_side import SideBySide
+from querywise.learners.trees.context import SideBySide
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached, caching

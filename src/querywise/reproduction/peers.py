@@ -23,7 +23,7 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
-from querywise.learners.peers.peer import installed
+from querywise.learners.peers import installed
 from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table

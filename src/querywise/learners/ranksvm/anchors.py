@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.learners.ranksvm.certificates import Objective, RoundedRows, errors, objective_sums
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
-from querywise.learners.ranksvm.rounding import Objective, RoundedRows, errors
 from querywise.learners.ranksvm.systems import LARGE, solver
-from querywise.learners.ranksvm.weighted_sums import Curved, objective_sums, step_sums
-from querywise.learners.weight_rows import WeightRows
+from querywise.learners.ranksvm.weighted_sums import Curved, step_sums
+from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 
 _FAR = 0.7  # of a row's queries: where more are left than that, it is not worth starting from an anchor
@@ -104,7 +104,7 @@ class Anchors(NamedTuple):
     @staticmethod
     def of(shares: WeightRows, given: Given, points: Floats) -> Anchors:
         """Those of some rows; without pairs, models are bare and their points are w₀."""
-        from querywise.learners.ranksvm import curvature_kernels
+        from querywise.learners.ranksvm import local_kernels
 
         rows, ridge = shares.matrix().toarray(), given.ridge
         held = np.ascontiguousarray((rows > 0).T, dtype=np.float32)
@@ -112,35 +112,35 @@ class Anchors(NamedTuple):
         factors, rounded = np.empty((0, 0), np.float32), None
         if given.pairs is not None:
             (losses, pulls), factors = objective_sums(given.pairs, shares, points), np.empty_like(sums)
-            curvature_kernels.factorise(sums, ridge.strength, np.zeros_like(points), factors)
+            local_kernels.factorise(sums, ridge.strength, np.zeros_like(points), factors)
             rounded = _rounded(given, given.pairs, points, losses)
         penalties = ridge.gradient(points)
         return Anchors(given, rows, held, held.sum(axis=0), sums, factors, points, pulls, penalties, rounded)
 
     def row(self, weights: csr_array) -> Row:
         """What `WeightRows.of` makes of a row, faster; nothing where it refuses its weights."""
-        from querywise.learners.ranksvm import anchor_kernels
+        from querywise.learners.ranksvm import local_kernels
 
         queries = weights.indices.astype(np.int64, copy=False)
-        return Row(*anchor_kernels.shared_out(queries, weights.data, self.given.counts, self.given.by_pair))
+        return Row(*local_kernels.shared_out(queries, weights.data, self.given.counts, self.given.by_pair))
 
     def nearest(self, row: Row) -> Near | None:
         """The anchor that a row resembles most; None where that is not much."""
-        from querywise.learners.ranksvm import anchor_kernels
+        from querywise.learners.ranksvm import local_kernels
 
         if not len(row.queries):
             return None
-        found = Near(*anchor_kernels.nearest_row(self.rows, self.held, self.sizes, *row))
+        found = Near(*local_kernels.nearest_row(self.rows, self.held, self.sizes, *row))
         return found if len(found.queries) <= _FAR * len(row.queries) else None
 
     def bare(self, weights: csr_array) -> Floats | None:
         """The model of a row by the one step from w₀; None where it resembles no anchor much."""
-        from querywise.learners.ranksvm import anchor_kernels
+        from querywise.learners.ranksvm import local_kernels
 
         given, step = self.given, self.penalties[:1].copy()
         packed, queries = np.empty((1, self.sums.shape[1]), np.float32), weights.indices.astype(np.int64, copy=False)
         strength, by_kernel = given.ridge.strength, step.shape[1] < LARGE
-        near = anchor_kernels.bare_system(
+        near = local_kernels.bare_system(
             queries, weights.data, given.counts, given.by_pair, self.rows, self.held, self.sizes, self.sums, self.pulls,
             given.gradients, given.curvatures, _FAR, strength if by_kernel else -1.0, step, packed,
         )  # fmt: skip
@@ -179,21 +179,21 @@ class Anchors(NamedTuple):
 
     def _solver(self, near: Near) -> Callable[[Floats], Floats]:
         """What solves a row's own system."""
-        from querywise.learners.ranksvm import anchor_kernels
+        from querywise.learners.ranksvm import local_kernels
 
         given, unused = self.given, np.zeros(self.points.shape[1])
         packed, own = np.empty((1, self.sums.shape[1]), np.float32), self.sums[near.anchor]
-        anchor_kernels.add_system(
+        local_kernels.add_system(
             near.times, near.queries, near.shares, given.gradients, given.curvatures, own, unused, packed
         )
         return solver(packed[0], given.ridge.strength, len(unused))
 
     def _solved(self, anchor: int, right: Floats) -> Floats:
         """The solution of an anchor's system."""
-        from querywise.learners.ranksvm import curvature_kernels
+        from querywise.learners.ranksvm import local_kernels
 
         found: Floats = right.copy()
-        curvature_kernels.solve(self.factors, np.array([anchor]), found[None, :])
+        local_kernels.solve(self.factors, np.array([anchor]), found[None, :])
         return found
 
     def _objective(self, row: Row, weights: Floats) -> Objective:

@@ -8,6 +8,14 @@ on any weighting v of the queries needs only sums of them; for all rows of V at 
 The fewer queries have weight, the less exact that one step is. With a tolerance, every model's gap is certified on the
 rows that have weight; models that miss it take further steps, first with the same curvature and then, one by one, with
 their own. Curvature only steers steps and never certifies them, so single precision is enough for it.
+
+Centres are a few points with local models around them, where every training query's gradient is known. The step from
+w₀ is the less exact the farther it goes. A step with the same curvature from a centre c that is nearer,
+
+    w = c − ((λ+μ) I + V·H)⁻¹ (λ c + μ (c − w₀) + V·G(c))
+
+goes on from there for the price of a sum: G(c) is computed once for all models around c. A centre is so near that the
+curvature hardly matters: where many models are alike, that of their mean row of V does for all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,30 +32,27 @@ from querywise.data.labels import StoredWeights
 from querywise.data.rows import count_pairs
 from querywise.learners.linear import LinearLearner, LinearModels
 from querywise.learners.ranksvm.anchors import Anchors, Given
-from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
 from querywise.learners.ranksvm.certificates import Gaps, gaps, gaps_if_rounded
 from querywise.learners.ranksvm.newton import Optimum, Ridge, refined
-from querywise.learners.ranksvm.preference_parts import PreferenceParts
-from querywise.learners.ranksvm.preferences import Preferences, joined, total
-from querywise.learners.ranksvm.spread import Spread
+from querywise.learners.ranksvm.preferences import PreferenceParts, Preferences, joined, query_ranges, total
 from querywise.learners.ranksvm.systems import Systems, curvature, factored, first_step, solved
 from querywise.learners.ranksvm.weighted_sums import (
     MANY,
     Curved,
+    Spread,
     curved_queries,
     gradient_sums,
     gradients_of,
     step_sums,
 )
-from querywise.learners.weight_rows import WeightRows
-from querywise.learners.weights import weighed
-from querywise.runtime.arrays import Floats, Ints
+from querywise.learners.weights import WeightRows, weighed
+from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.progress import doing
 from querywise.runtime.resume import content, finish_jobs
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Absent, Known, Optional, Starts, Table, contents, floats, ints, part, require
-from querywise.runtime.threads import one_blas_thread, slices
-from querywise.runtime.workers import ThisProcess
+from querywise.runtime.threads import in_threads, one_blas_thread, slices
+from querywise.runtime.workers import Kept, ThisProcess
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models trained at a time
 _CENTRES = 8
@@ -62,9 +67,74 @@ _APART = 12  # training queries for each anchor, at least
 _LIKELY = 0.1  # the share of the training queries that a row must weight to be likely to resemble an anchor's
 _LARGE = 100_000  # numbers that the curvatures of a row have, from which on it is worth reading fewer of them
 _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
+_ROUNDS = 10  # of Lloyd's algorithm
 
 _Solve = Callable[[Ints, Floats], Floats]  # the solutions of the systems of some rows, a right side each
 _Certify = Callable[[Spread, WeightRows, Floats, Ridge], Gaps]
+
+
+class Centres(NamedTuple):
+    """The points, a row each, and what `gradients_at` has for every part of the training queries, kept.
+
+    `system` has the curvature that models have in common, if it does for them.
+    """
+
+    points: Floats
+    gradients: Sequence[Kept]
+    system: Systems | None = None
+
+    def solve(self, right: Floats) -> Floats:
+        """The solutions of the system that models have in common, for a right side each."""
+        assert self.system is not None
+        return solved(self.system, np.zeros(len(right), np.int64), right)
+
+
+def centre_points(models: Floats, count: int) -> Floats:
+    """So many centres of some models, by K-means from models as far apart as can be; nothing is drawn at random."""
+    chosen = [models[_squares(models, models.mean(axis=0)).argmax()]]
+    for _ in range(count - 1):
+        chosen.append(models[np.min([_squares(models, each) for each in chosen], axis=0).argmax()])
+    points = np.array(chosen)
+    for _ in range(_ROUNDS):
+        own = nearest(points, models)
+        points = np.array([models[own == each].mean(axis=0) for each in np.unique(own)])
+    return points
+
+
+def nearest(points: Floats, models: Floats) -> Ints:
+    """The number of the point nearest to each model."""
+    found: Ints = np.argmin([_squares(models, each) for each in points], axis=0)
+    return found
+
+
+def gradients_at(pairs: Preferences, points: Floats) -> Floats:
+    """Points × queries × features: the gradient of each query's mean loss there."""
+    from querywise.learners.ranksvm import kernels
+
+    gradients = np.empty((len(points), len(pairs.pairs), points.shape[1]))
+    models = for_kernels(points)
+
+    def part(queries: range) -> None:
+        kernels.gradients_at(*pairs.for_kernels(), models, queries.start, queries.stop, gradients)
+
+    in_threads(part, query_ranges(pairs.starts))
+    return gradients
+
+
+def sums_at(gradients: Floats, shares: WeightRows, own: Ints) -> Floats:
+    """A part of V·G(c) for some models, c being each one's own centre."""
+    sums = np.empty((len(shares), gradients.shape[2]))
+    for number, table in enumerate(gradients):
+        rows = np.flatnonzero(own == number)
+        if len(rows):
+            sums[rows] = shares.select(rows).times(table)
+    return sums
+
+
+def _squares(models: Floats, point: Floats) -> Floats:
+    away = models - point
+    squares: Floats = np.einsum("ij,ij->i", away, away)
+    return squares
 
 
 class PreparedRankSVM:

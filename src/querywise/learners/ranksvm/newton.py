@@ -15,8 +15,15 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from querywise.errors import SolverError
-from querywise.learners.ranksvm.preference_parts import PreferenceParts
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, PairSums, Preferences, smoothed_hinge, total
+from querywise.learners.ranksvm.preferences import (
+    SQUARED_HINGE,
+    Loss,
+    PairSums,
+    PreferenceParts,
+    Preferences,
+    smoothed_hinge,
+    total,
+)
 from querywise.runtime.arrays import Floats
 from querywise.runtime.workers import Kept
 

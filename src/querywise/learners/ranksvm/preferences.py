@@ -14,12 +14,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.data.rows import count_pairs, rows_of
+from querywise.data.rows import count_pairs, require_preferences, rows_of
+from querywise.data.training import Part, Training
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
+from querywise.runtime.cache import cached
+from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.threads import cores, in_threads
+from querywise.runtime.workers import Kept, ThisProcess, Workers, workers
 
 _TABLE_BYTES = 400_000_000  # of tables of features × features at once
 _BLOCK_ROWS = 4_096
+_RANGES = 16  # of queries, whose sums are added up one by one, whatever the number of threads
 _Number = TypeVar("_Number", np.float64, np.float32)
 _Any = TypeVar("_Any", bound=np.generic)
 
@@ -79,11 +84,10 @@ class Preferences:
         self._remember(*state)
 
     def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
-        from querywise.learners.ranksvm import curvature_kernels, kernels, sweeps  # numba takes half a second to import
+        from querywise.learners.ranksvm import kernels, local_kernels  # numba takes half a second to import
 
         self._kernels: Any = kernels
-        self._sweeps: Any = sweeps
-        self._curvature: Any = curvature_kernels
+        self._local: Any = local_kernels
         self.features = features
         self.levels = levels
         self.starts = starts
@@ -133,7 +137,7 @@ class Preferences:
         _, levels, starts, pairs = self.for_kernels()
         given = for_kernels(scores)
         long = pairs > self._kernels.MOST_DIRECTLY * np.diff(starts)
-        kernels = [self._kernels.direct_sums, *([self._sweeps.swept_sums] if long.any() else [])]
+        kernels = [self._kernels.direct_sums, *([self._kernels.swept_sums] if long.any() else [])]
 
         def block(queries: tuple[int, int]) -> None:
             for kernel in kernels:
@@ -165,7 +169,7 @@ class Preferences:
 
         def block(queries: tuple[int, int]) -> None:
             _, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
-            self._curvature.packed_curvatures(features, rows, starts, *queries, loss.q, packed)
+            self._local.packed_curvatures(features, rows, starts, *queries, loss.q, packed)
 
         in_threads(block, self._blocks)
         return packed
@@ -177,7 +181,7 @@ class Preferences:
         pulls, weights = for_kernels(by_score), for_kernels(query_weights)
 
         def block(queries: tuple[int, int]) -> None:
-            self._curvature.query_gradients(features, pulls, starts, weights, *queries, gradients)
+            self._local.query_gradients(features, pulls, starts, weights, *queries, gradients)
 
         in_threads(block, self._blocks)
         return gradients
@@ -188,7 +192,7 @@ class Preferences:
         features, levels, starts, _ = self.for_kernels()
         own = features[starts[queries[0]] : starts[queries[1]]]
         rows = np.empty_like(own)
-        self._curvature.curvature_rows(
+        self._local.curvature_rows(
             features, for_kernels(scores), levels, starts, *queries, loss.upper, loss.lower,
             for_kernels(degree), for_kernels(query_weights), rows,
         )  # fmt: skip
@@ -217,8 +221,48 @@ def _blocks(starts: Ints) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def query_ranges(starts: Ints, count: int) -> Sequence[range]:
+def query_ranges(starts: Ints) -> Sequence[range]:
     """Runs of queries with about the same number of rows."""
-    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(starts) - 1)
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], _RANGES + 1)).clip(0, len(starts) - 1)
     cuts[-1] = len(starts) - 1
     return [range(first, last) for first, last in pairwise(cuts.tolist()) if last > first]
+
+
+@dataclass(frozen=True)
+class PreferenceParts:
+    """Preferences in parts, one after the other; `pairs` counts those of every query."""
+
+    workers: Workers
+    parts: Sequence[Preferences | Kept]
+    pairs: Ints
+    cuts: Ints  # the first query of each part, and how many there are in all
+
+    @staticmethod
+    def of(preferences: Preferences) -> PreferenceParts:
+        """All in one part, here."""
+        return PreferenceParts(ThisProcess(), [preferences], preferences.pairs, np.array([0, len(preferences.pairs)]))
+
+    def split(self, values: Floats) -> list[Floats]:
+        """A value for every query, part by part."""
+        return [values[first:last] for first, last in pairwise(self.cuts.tolist())]
+
+
+def preference_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Scaling]:
+    """The pairs of a training set with its features on one scale, part by part, and that scale."""
+    return cached("pairs", scale, data, lambda: _made_parts(data, scale))
+
+
+def _made_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Scaling]:
+    pool = workers()
+    found = data.surveys()
+    pairs = np.concatenate([each.pairs for each in found])
+    require_preferences(pairs)
+    scaling = Scaling.by([each.moments for each in found], scale)
+    parts = pool.keep(_preferences, data.parts(), shared=(scaling,))
+    cuts = np.cumsum([0, *(len(each.pairs) for each in found)])
+    return PreferenceParts(pool, parts, pairs, cuts), scaling
+
+
+def _preferences(part: Part, scaling: Scaling) -> Preferences:
+    data = part.load()
+    return Preferences(scaling.apply(data.candidates.features), data.labels, data.candidates.starts)

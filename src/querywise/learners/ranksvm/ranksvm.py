@@ -18,8 +18,7 @@ from querywise.errors import DataError
 from querywise.learners.linear import WeightedSum
 from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
-from querywise.learners.ranksvm.preference_parts import PreferenceParts, preference_parts
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, PreferenceParts, preference_parts
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached

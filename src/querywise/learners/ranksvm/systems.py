@@ -34,13 +34,13 @@ class Systems(NamedTuple):
 
 def curvature(sums: Sums, strength: float) -> Floats:
     """(λ+μ) I + V·H, a full matrix per row."""
-    from querywise.learners.ranksvm import curvature_kernels
+    from querywise.learners.ranksvm import local_kernels
 
     packed, d = _packed(sums), sums[0][0].shape[1]
     full = np.empty((len(packed), d, d))
 
     def part(block: slice) -> None:
-        curvature_kernels.unpacked(packed[block], strength, full[block])
+        local_kernels.unpacked(packed[block], strength, full[block])
 
     in_threads(part, slices(len(full), _BLOCK))
     return full
@@ -48,7 +48,7 @@ def curvature(sums: Sums, strength: float) -> Floats:
 
 def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tuple[Floats, Systems]:
     """The solutions for a right side each; and the systems, if they are to be solved again."""
-    from querywise.learners.ranksvm import curvature_kernels
+    from querywise.learners.ranksvm import local_kernels
 
     if right.shape[1] < _FEW:
         ready = Systems(curvature(sums, strength), _NONE)
@@ -57,7 +57,7 @@ def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tupl
     factors = np.empty(packed.shape, np.float32) if again else _NONE
 
     def part(block: slice) -> None:
-        curvature_kernels.factorise(packed[block], strength, found[block], factors[block])
+        local_kernels.factorise(packed[block], strength, found[block], factors[block])
 
     in_threads(part, slices(len(packed), _BLOCK))
     return found, Systems(np.empty((0, 0, 0)), factors)
@@ -65,7 +65,7 @@ def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tupl
 
 def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
     """The solutions of some of the systems, a right side each."""
-    from querywise.learners.ranksvm import curvature_kernels
+    from querywise.learners.ranksvm import local_kernels
 
     found, factors = np.array(right), for_kernels(systems.factors)
 
@@ -73,7 +73,7 @@ def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
         if right.shape[1] < _FEW:
             found[block] = np.linalg.solve(systems.matrices[rows[block]], right[block][:, :, None])[:, :, 0]
         else:
-            curvature_kernels.solve(factors, rows[block], found[block])
+            local_kernels.solve(factors, rows[block], found[block])
 
     try:
         in_threads(part, slices(len(rows), _BLOCK))
@@ -84,22 +84,22 @@ def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
 
 def solver(packed: Singles, strength: float, d: int) -> Callable[[Floats], Floats]:
     """One system, given by its packed sum: a function of right sides that returns the solutions."""
-    from querywise.learners.ranksvm import curvature_kernels
+    from querywise.learners.ranksvm import local_kernels
 
     if d >= LARGE:
         from scipy.linalg.lapack import dpotrf, dpotrs
 
         full = np.empty((d, d))
-        curvature_kernels.upper(packed, strength, full)
+        local_kernels.upper(packed, strength, full)
         factor, failed = dpotrf(full.T, lower=1, clean=0, overwrite_a=1)
         if not failed:
             return lambda right: dpotrs(factor, right, lower=1)[0]
     factors = np.empty((1, len(packed)), np.float32)
-    curvature_kernels.factorise(packed[None, :], strength, np.zeros((1, d)), factors)
+    local_kernels.factorise(packed[None, :], strength, np.zeros((1, d)), factors)
 
     def solve(right: Floats) -> Floats:
         found: Floats = right.copy()
-        curvature_kernels.solve(factors, np.zeros(1, np.int64), found[None, :])
+        local_kernels.solve(factors, np.zeros(1, np.int64), found[None, :])
         return found
 
     return solve

@@ -1,23 +1,27 @@
-"""Sums over training queries by the weights of models: V·G, V·H, and the objectives of models on their own rows."""
+"""Sums over training queries by the weights of models, V·G and V·H, in the parts of them that workers keep."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from querywise.errors import SolverError
 from querywise.learners.ranksvm.newton import State
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, query_ranges, total
-from querywise.learners.ranksvm.rounding import Extent
-from querywise.learners.weight_rows import WeightRows
-from querywise.runtime.arrays import Floats, Singles, for_kernels
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.weights import WeightRows
+from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.threads import in_threads, slices
+from querywise.runtime.workers import Kept, Workers
 
 MANY = 16  # models from which on work is done for all at once, rather than one by one
 _DENSE_ROWS = 64  # models from which on V may be multiplied as a dense matrix
 _DENSE = 0.2  # the share of queries with weight from which on that is faster, zeros and all
-_QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
+
+_Part = TypeVar("_Part")
 
 
 class Curved(NamedTuple):
@@ -63,60 +67,60 @@ def _multiply(shares: WeightRows, table: Singles, sums: Singles) -> None:
 
 def _gather(shares: WeightRows, table: Singles, sums: Singles) -> None:
     """Rows of V·H, query by query."""
-    from querywise.learners.ranksvm import curvature_kernels
+    from querywise.learners.ranksvm import local_kernels
 
     weights = shares.shares.astype(np.float32)
     pointers, queries, curvatures = for_kernels(shares.pointers), for_kernels(shares.queries), for_kernels(table)
 
     def part(block: slice) -> None:
-        curvature_kernels.packed_sums(pointers[block.start : block.stop + 1], queries, weights, curvatures, sums[block])
+        local_kernels.packed_sums(pointers[block.start : block.stop + 1], queries, weights, curvatures, sums[block])
 
     in_threads(part, slices(len(shares), 64))
-
-
-def objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats]:
-    """What a part adds to the objectives and gradients of some models."""
-    from querywise.learners.ranksvm import kernels
-
-    features, levels, starts, counts = pairs.for_kernels()
-    models = for_kernels(weights)
-    if len(shares) < MANY:  # for few models threads cost more than they save
-        values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
-        for number in range(len(shares)):
-            queries, share = shares.row(number)
-            values[number] = kernels.model_objective(
-                features, levels, starts, counts, queries, share, models[number], gradient[number]
-            )
-        return values, gradient
-    values, gradient, _ = _sums_of_many(pairs, shares, models)
-    return values, gradient
-
-
-def single_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats, Extent]:
-    """The same in single precision, and the extent of the rows, by which it can be said how far off that may be."""
-    values, gradient, largest = _sums_of_many(pairs, shares, for_kernels(weights).astype(np.float32))
-    return values, gradient, Extent(float(np.sqrt(largest)), int(np.diff(pairs.starts).max(initial=0)))
-
-
-def _sums_of_many(pairs: Preferences, shares: WeightRows, models: Floats | Singles) -> tuple[Floats, Floats, float]:
-    """Losses and gradients of many models, in the precision that these have, and the largest squared norm of a row."""
-    from querywise.learners.ranksvm import kernels
-
-    features, levels, starts, counts = pairs.for_kernels()
-    by_query = shares.by_query()
-
-    def part(queries: range) -> tuple[Floats, Floats, float]:
-        values, gradient = np.zeros(len(models)), np.zeros(models.shape)
-        largest = kernels.model_objectives(
-            features, levels, starts, counts, by_query.pointers, by_query.queries, by_query.shares,
-            cast("Floats", models), queries.start, queries.stop, values, gradient,
-        )  # fmt: skip
-        return values, gradient, largest
-
-    parts = in_threads(part, query_ranges(pairs.starts, _QUERY_BLOCKS))
-    return total([each[0] for each in parts]), total([each[1] for each in parts]), max(each[2] for each in parts)
 
 
 def gradients_of(curved: Curved) -> Floats:
     """The gradients of some training queries."""
     return curved.gradients
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The training queries in parts, one after the other."""
+
+    workers: Workers
+    curved: Sequence[Curved | Kept]  # kept, of every part; none with the hinge
+    pairs: Sequence[Preferences | Kept]  # Preferences, kept, of every part; none where models are single steps
+    cuts: Ints  # the first query of each, and how many there are in all
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def here(self) -> tuple[Curved, Preferences | None]:
+        """The only part, which is in memory here; no pairs where models are single steps."""
+        curved, pairs = self.curved[0], self.pairs[0] if self.pairs else None
+        assert isinstance(curved, Curved)
+        assert pairs is None or isinstance(pairs, Preferences)
+        return curved, pairs
+
+    def fetched(self, parts: Sequence[_Part | Kept]) -> list[_Part]:
+        """Parts that workers keep, here."""
+        return self.workers.each(_identity, parts)
+
+    def asked(self, parts: Sequence[_Part], shares: WeightRows) -> tuple[list[_Part], list[WeightRows]]:
+        """The parts with a query that some rows weight, and these rows there."""
+        if len(self) == 1:
+            return [parts[0]], [shares]
+        pieces = [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
+        some = [number for number, piece in enumerate(pieces) if len(piece.queries)] or [0]
+        return [parts[number] for number in some], [pieces[number] for number in some]
+
+    def holding(self, queries: Ints) -> tuple[list[Preferences | Kept], list[Ints]]:
+        """The parts that have some queries, given in ascending order, and the numbers these have there."""
+        ends = np.searchsorted(queries, self.cuts).tolist()
+        some = [number for number, (first, last) in enumerate(pairwise(ends)) if last > first]
+        numbers = [queries[ends[each] : ends[each + 1]] - self.cuts[each] for each in some]
+        return [self.pairs[each] for each in some], numbers
+
+
+def _identity(part: _Part) -> _Part:
+    return part

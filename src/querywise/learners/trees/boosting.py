@@ -16,12 +16,18 @@ from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.data.rows import NATIVE, ZERO, reading_for
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.trees.bag import Growing, grow
 from querywise.learners.trees.forest import Grown, read_forests
-from querywise.learners.trees.grades import Grades
-from querywise.learners.trees.growth import GROWTH, LARGEST, check_growth, check_visible, growth, lightgbm
-from querywise.learners.trees.rows import binned_rows, weights_watched
-from querywise.learners.trees.shapley import shapley_values
+from querywise.learners.trees.growth import (
+    GROWTH,
+    LARGEST,
+    Growing,
+    check_growth,
+    check_visible,
+    grow,
+    growth,
+    lightgbm,
+)
+from querywise.learners.trees.rows import Grades, binned_rows, weights_watched
 from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats
@@ -40,7 +46,7 @@ from querywise.runtime.stored import (
     part,
     require,
 )
-from querywise.runtime.threads import cores
+from querywise.runtime.threads import checkpoint, cores
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -48,6 +54,21 @@ if TYPE_CHECKING:
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
 _READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
 OBJECTIVES = ("lambdarank", "rank_xendcg")
+_FEW_ROWS = 4
+_SHAPLEY_ROWS = 64  # at a time: they take a tenth of a second or so
+
+
+def shapley_values(booster: Booster, features: Floats, threads: int | None) -> Floats:
+    """Rows × features: what each adds to a row's sum of leaves, by LightGBM's own trees."""
+    found = np.zeros(features.shape)
+    # For a few rows a thread is enough: starting others takes longer, and they would keep the cores busy for a while.
+    count = 1 if len(features) <= _FEW_ROWS else threads or 0
+    for first in range(0, len(features), _SHAPLEY_ROWS):
+        checkpoint()
+        block = slice(first, first + _SHAPLEY_ROWS)
+        told = np.asarray(booster.predict(features[block], pred_contrib=True, num_threads=count), dtype=np.float64)
+        found[block] = told[:, :-1]  # the last column is the expected value: the same for every document
+    return found
 
 
 class LambdaMART(AnyRanker):

@@ -1,14 +1,26 @@
-"""The graph Laplacian of a query's documents: similar ones should get similar scores [hoi2008]_."""
+"""The graph Laplacian of a query's documents: similar ones should get similar scores [hoi2008]_.
+
+Of long lists the distances of a block of documents are made at a time, for the same numbers. They are computed two or
+three times over, so that memory grows with the number of documents and not with its square: once for the neighbours,
+once for the weights of edges, and once more where ties make too many edges to be kept.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from querywise.rankers.ensemble.long_lists import FAR, energy_in_blocks, reach
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.compiled import compiled, compiled_loosely
+from querywise.runtime.threads import in_threads
 
 _WHOLE = 1_024  # documents up to which all distances are kept
+_TIED = 1e-12  # of a distance: those within it of the last neighbour's are equally near
+_FAR = 1e3  # in median edges: exp(−½ · 1e6) is 0 already
+_BLOCK = 128  # documents at a time, in each thread
+_TILE = 64  # of the others at a time, so that they stay in the processor's cache
+_KEPT = 64  # edges per document that are kept
 
 
 def roughness(documents: Floats, neighbours: int) -> Floats:
@@ -53,7 +65,7 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
     nearest = np.empty(neighbours)
     cuts = np.empty(count)
     for k in range(count):
-        cuts[k] = reach(gaps[k], nearest)
+        cuts[k] = _reach(gaps[k], nearest)
         for other in range(count):
             if other != k and gaps[k, other] <= cuts[k]:
                 edges[many] = gaps[k, other]
@@ -63,7 +75,7 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
     for k in range(count):
         for other in range(count):
             if other != k and gaps[k, other] <= max(cuts[k], cuts[other]):
-                likeness[k, other] = np.exp(-(min(gaps[k, other] / span, FAR) ** 2) / 2)
+                likeness[k, other] = np.exp(-(min(gaps[k, other] / span, _FAR) ** 2) / 2)
     return likeness
 
 
@@ -85,4 +97,153 @@ def _energy(likeness: Floats, documents: Floats) -> Floats:
             for i in range(width):
                 for j in range(width):
                     found[i, j] += documents[k, i] * differs[j]
+    return found
+
+
+class _Edges(NamedTuple):
+    """The edges of a block of documents: where each one's begin, the other ends, and their weights S_kl."""
+
+    starts: Ints
+    others: Ints
+    weights: Floats
+
+
+def energy_in_blocks(documents: Floats, neighbours: int) -> Floats:
+    """GᵀLG, not yet symmetric to the last bit."""
+    count = len(documents)
+    blocks = [(first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
+    near = in_threads(lambda block: _near(_distances_of_some(documents, *block), neighbours), blocks)
+    cuts = np.concatenate([each[0] for each in near])
+    middle = _median(np.concatenate([each[1] for each in near]), np.concatenate([each[2] for each in near]))
+    span = middle if middle > 0.0 else 1.0
+
+    def edges_of(block: tuple[int, int]) -> _Edges:
+        return _Edges(*_edges(_distances_of_some(documents, *block), block[0], cuts, span))
+
+    def weighed(block: tuple[int, int]) -> tuple[Floats, _Edges | None]:
+        edges = edges_of(block)
+        return _degrees(*edges), edges if len(edges.others) <= _KEPT * _BLOCK else None
+
+    found = in_threads(weighed, blocks)
+    degrees, kept = np.concatenate([each[0] for each in found]), [each[1] for each in found]
+
+    def differences(number: int) -> Floats:
+        edges = kept[number]
+        return _differences(documents, degrees, blocks[number][0], *(edges or edges_of(blocks[number])))
+
+    return _gathered(documents, degrees, np.concatenate(in_threads(differences, range(len(blocks)))))
+
+
+def _median(values: Floats, counts: Ints) -> float:
+    """Of values that occur so many times each."""
+    turn = np.argsort(values, kind="stable")
+    ends = np.cumsum(counts[turn])
+    half, odd = divmod(int(ends[-1]), 2)
+    upper = values[turn[np.searchsorted(ends, half, side="right")]]
+    lower = upper if odd else values[turn[np.searchsorted(ends, half - 1, side="right")]]
+    return float(upper if odd else (lower + upper) / 2)
+
+
+@compiled_loosely
+def _distances_of_some(documents: Floats, first: int, last: int) -> Floats:
+    """Of some documents from all; of one to itself, infinite."""
+    count, width = documents.shape
+    found = np.full((last - first, count), np.inf)
+    for begin in range(0, count, _TILE):
+        for k in range(first, last):
+            for other in range(begin, min(begin + _TILE, count)):
+                if other != k:
+                    total = 0.0
+                    for j in range(width):
+                        gap = documents[k, j] - documents[other, j]
+                        total += gap * gap
+                    found[k - first, other] = np.sqrt(total)
+    return found
+
+
+@compiled
+def _reach(gaps: Floats, nearest: Floats) -> float:
+    """How far the neighbours of one document reach, ties with the last of them included; `nearest` is room for them."""
+    nearest[:] = np.inf
+    for gap in gaps:
+        if gap < nearest[-1]:
+            place = len(nearest) - 1
+            while place > 0 and nearest[place - 1] > gap:
+                nearest[place] = nearest[place - 1]
+                place -= 1
+            nearest[place] = gap
+    return float(nearest[-1] * (1 + _TIED))
+
+
+@compiled
+def _near(gaps: Floats, neighbours: int) -> tuple[Floats, Floats, Ints]:
+    """How far each document's neighbours reach, and the lengths of the edges to them, each with how often it occurs."""
+    cuts, nearest = np.empty(len(gaps)), np.empty(neighbours)
+    values, counts, many = np.empty(gaps.size), np.empty(gaps.size, np.int64), 0
+    for k in range(len(gaps)):
+        cuts[k] = _reach(gaps[k], nearest)
+        begin = many
+        for gap in np.sort(gaps[k][gaps[k] <= cuts[k]]):
+            if many > begin and values[many - 1] == gap:
+                counts[many - 1] += 1
+            else:
+                values[many], counts[many] = gap, 1
+                many += 1
+    return cuts, values[:many].copy(), counts[:many].copy()
+
+
+@compiled
+def _edges(gaps: Floats, first: int, cuts: Floats, span: float) -> tuple[Ints, Ints, Floats]:
+    """The edges of the documents from `first` on, by their distances."""
+    starts, many = np.zeros(len(gaps) + 1, np.int64), 0
+    for k in range(len(gaps)):
+        for other in range(gaps.shape[1]):
+            many += other != first + k and gaps[k, other] <= max(cuts[first + k], cuts[other])
+        starts[k + 1] = many
+    others, weights, place = np.empty(many, np.int64), np.empty(many), 0
+    for k in range(len(gaps)):
+        for other in range(gaps.shape[1]):
+            if other != first + k and gaps[k, other] <= max(cuts[first + k], cuts[other]):
+                others[place] = other
+                weights[place] = np.exp(-(min(gaps[k, other] / span, _FAR) ** 2) / 2)
+                place += 1
+    return starts, others, weights
+
+
+@compiled
+def _degrees(starts: Ints, others: Ints, weights: Floats) -> Floats:
+    """The sum of each document's weights."""
+    found = np.zeros(len(starts) - 1)
+    for k in range(len(found)):
+        for place in range(starts[k], starts[k + 1]):
+            found[k] += weights[place]
+    return found
+
+
+@compiled
+def _differences(documents: Floats, degrees: Floats, first: int, starts: Ints, others: Ints, weights: Floats) -> Floats:
+    """LG for the documents from `first` on: each one's difference from the weighted sum of its neighbours."""
+    width = documents.shape[1]
+    found = np.zeros((len(starts) - 1, width))
+    for k in range(len(found)):
+        if degrees[first + k] > 0.0:
+            found[k] = documents[first + k]
+            for place in range(starts[k], starts[k + 1]):
+                if weights[place] > 0.0:
+                    share = weights[place] / np.sqrt(degrees[first + k]) / np.sqrt(degrees[others[place]])
+                    for j in range(width):
+                        found[k, j] -= share * documents[others[place], j]
+    return found
+
+
+@compiled
+def _gathered(documents: Floats, degrees: Floats, differs: Floats) -> Floats:
+    """Gᵀ(LG), added up document by document."""
+    count, width = documents.shape
+    found = np.zeros((width, width))
+    for k in range(count):
+        if degrees[k] > 0.0:
+            for i in range(width):
+                for j in range(width):
+                    found[i, j] += documents[k, i] * differs[k, j]
     return found

@@ -14,9 +14,12 @@ from querywise.rankers.ensemble.active_sets import (
     Guess,
     Program,
     active_set_method,
+    factor_in_place,
     kkt_residual,
+    scalar_product,
+    substitute,
+    weighted_sum,
 )
-from querywise.rankers.ensemble.factorisation import factor_in_place, scalar_product, substitute, weighted_sum
 from querywise.runtime.arrays import Floats
 from querywise.runtime.compiled import compiled
 

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.rankers.ensemble.active_sets import ABOVE, BELOW, KINK, Guess, Program
-from querywise.rankers.ensemble.factorisation import factor_in_place, scalar_product, substitute, weighted_sum
+from querywise.rankers.ensemble.active_sets import (
+    ABOVE,
+    BELOW,
+    KINK,
+    Guess,
+    Program,
+    factor_in_place,
+    scalar_product,
+    substitute,
+    weighted_sum,
+)
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.compiled import compiled, compiled_loosely
 

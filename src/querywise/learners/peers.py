@@ -1,0 +1,279 @@
+"""Boosted trees of other libraries, trained as their users train them, which ours are compared with.
+
+XGBoost's ranking objectives [chen2016]_ and CatBoost's ranking losses [prokhorenkova2018]_.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import abstractmethod
+from types import ModuleType
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+
+from querywise.contracts.answers import ready
+from querywise.contracts.asking import AnyRanker, predicts
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.packages import Package
+from querywise.runtime.progress import doing
+from querywise.runtime.threads import cores
+
+_INSTALL = "pip install 'querywise[peers]'"
+_LARGEST = 2**31 - 1
+_SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag, as LambdaMART has it
+_LARGEST_GRADE = 31  # above it, XGBoost's gain of a grade is too large to be a number
+OBJECTIVES = ("rank:ndcg", "rank:map", "rank:pairwise")
+MODES = ("Classic", "NDCG", "MAP")
+
+
+class Rows(NamedTuple):
+    """A table as other libraries take it: features, grades, and the number of each row's query."""
+
+    features: Floats
+    labels: Ints
+    query: Ints
+
+    @staticmethod
+    def of(data: Judged) -> Rows:
+        """The documents of a judged set."""
+        return Rows(data.candidates.features, data.labels, data.candidates.query_of_row)
+
+
+class Peer(AnyRanker):
+    """Boosted trees of another library; a subclass says how one forest is grown and asked for scores."""
+
+    library: ClassVar[str]
+
+    trees: int
+    depth: int
+    learning_rate: float
+    patience: int
+    stop_at: int
+    bag: int
+    threads: int | None
+    seed: int
+    _forests: list[Any]
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Grow the forests; with `valid`, each until its NDCG@`stop_at` there no longer rises."""
+        self._check()
+        data.require_preferences()
+        if data.gains is not None or data.query_weights is not None or data.document_weights is not None:
+            raise DataError(
+                f"The data has values beside grades, or weights, which {type(self).__name__} takes in its own way: fit "
+                "it yourself, and give compare its scores."
+            )
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+        library, checked = installed(self.library), None if valid is None else Rows.of(valid)
+        with doing("Growing trees"):
+            self._forests = [
+                self._grown(library, Rows.of(data), checked, self.seed + number) for number in range(self.bag)
+            ]
+        return self
+
+    @predicts
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: the mean over the forests."""
+        features = ready(self, candidates).features
+        if not len(features):
+            return np.zeros(0)
+        total = np.zeros(len(features))
+        for forest in self._forests:
+            total += self._scores(forest, features)
+        return total / len(self._forests)
+
+    @property
+    def nbytes(self) -> int:
+        """How large the model is, as Python would store it."""
+        return len(pickle.dumps(self._forests))
+
+    @abstractmethod
+    def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
+        """One forest."""
+
+    @abstractmethod
+    def _scores(self, forest: Any, features: Floats) -> Floats:
+        """The scores of one forest."""
+
+    def _threads(self) -> int:
+        return cores() if self.threads is None else self.threads
+
+    def _check(self) -> None:
+        kind = type(self).__name__
+        limits = {"trees": 1, "depth": 1, "patience": 1, "stop_at": 1, "bag": 1, "seed": 0}
+        for name, lowest in limits.items():
+            value, most = getattr(self, name), 16 if name == "depth" else _LARGEST
+            if not lowest <= value <= most:
+                raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {most}.")
+        if not 0 < self.learning_rate <= 1:
+            raise DataError(f"{kind}(learning_rate={self.learning_rate}) must lie above 0 and at most at 1.")
+
+
+def installed(library: str) -> ModuleType:
+    """Another library, loaded now; refused where it is not installed."""
+    return Package(library, _INSTALL).load(f"The method {library}")
+
+
+class XGBoost(Peer):
+    """Boosted trees by XGBoost's ranking objectives, to compare with; it is not saved or served.
+
+    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
+    `patience` trees.
+    depth: at most so many splits between the root and a leaf, from 1 to 16.
+    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
+    objective: what the trees optimise. For rank:map every grade above 0 is a 1.
+    patience: after so many trees without a rise training stops, from 1 up.
+    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
+    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each tree
+    sees a random half of the features.
+    threads: how many it uses; None: all cores.
+    seed: the same seed gives the same trees; from 0 up.
+
+    Refused: with DataError, a parameter out of its range, and grades above 31.
+    """
+
+    library = "xgboost"
+
+    def __init__(
+        self,
+        trees: int = 500,
+        *,
+        depth: int = 6,
+        learning_rate: float = 0.1,
+        objective: Literal["rank:ndcg", "rank:map", "rank:pairwise"] = "rank:ndcg",
+        patience: int = 50,
+        stop_at: int = 10,
+        bag: int = 1,
+        threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.trees = trees
+        self.depth = depth
+        self.learning_rate = learning_rate
+        self.objective = objective
+        self.patience = patience
+        self.stop_at = stop_at
+        self.bag = bag
+        self.threads = threads
+        self.seed = seed
+
+    def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
+        if self.objective not in OBJECTIVES:
+            raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")
+        parameters = {
+            "objective": self.objective,
+            "eval_metric": f"ndcg@{self.stop_at}",
+            "max_depth": self.depth,
+            "eta": self.learning_rate,
+            "tree_method": "hist",
+            "colsample_bynode": _SHARE_IN_A_BAG if self.bag > 1 else 1.0,
+            "nthread": self._threads(),
+            "seed": seed,
+            "verbosity": 0,
+        }
+        try:
+            forest = library.train(
+                parameters,
+                self._matrix(library, train),
+                self.trees,
+                evals=[] if valid is None else [(self._matrix(library, valid), "valid")],
+                early_stopping_rounds=None if valid is None else self.patience,
+                verbose_eval=False,
+            )
+        except library.core.XGBoostError as error:
+            raise DataError(f"XGBoost refuses: {error}") from None
+        return forest if valid is None else forest[: forest.best_iteration + 1]
+
+    def _matrix(self, library: Any, rows: Rows) -> Any:
+        if rows.labels.max(initial=0) > _LARGEST_GRADE:
+            raise DataError(f"XGBoost takes grades up to {_LARGEST_GRADE}; found {rows.labels.max()}.")
+        labels = rows.labels > 0 if self.objective == "rank:map" else rows.labels
+        return library.DMatrix(rows.features, label=labels.astype(np.float32), qid=rows.query)
+
+    def _scores(self, forest: Any, features: Floats) -> Floats:
+        forest.set_param({"nthread": self._threads()})
+        return np.asarray(forest.inplace_predict(features, predict_type="margin"), np.float64)
+
+
+class CatBoost(Peer):
+    """Symmetric boosted trees by CatBoost's YetiRank, to compare with; it is not saved or served.
+
+    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
+    `patience` trees.
+    depth: splits between the root and a leaf, from 1 to 16.
+    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
+    mode: what YetiRank optimises: pairs near each other as in its paper, NDCG, or MAP, for which every grade above 0
+    is a 1.
+    patience: after so many trees without a rise training stops, from 1 up.
+    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
+    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on.
+    threads: how many it uses; None: all cores.
+    seed: the same seed gives the same trees; from 0 up.
+
+    Refused: with DataError, a parameter out of its range.
+    """
+
+    library = "catboost"
+
+    def __init__(
+        self,
+        trees: int = 500,
+        *,
+        depth: int = 6,
+        learning_rate: float = 0.1,
+        mode: Literal["Classic", "NDCG", "MAP"] = "Classic",
+        patience: int = 50,
+        stop_at: int = 10,
+        bag: int = 1,
+        threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.trees = trees
+        self.depth = depth
+        self.learning_rate = learning_rate
+        self.mode = mode
+        self.patience = patience
+        self.stop_at = stop_at
+        self.bag = bag
+        self.threads = threads
+        self.seed = seed
+
+    def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
+        if self.mode not in MODES:
+            raise DataError(f"mode={self.mode!r} is unknown. Known: {', '.join(MODES)}.")
+        forest = library.CatBoost(
+            {
+                "loss_function": "YetiRank" if self.mode == "Classic" else f"YetiRank:mode={self.mode}",
+                "eval_metric": f"NDCG:top={self.stop_at};type={'Base' if self.mode == 'MAP' else 'Exp'}",
+                "iterations": self.trees,
+                "depth": self.depth,
+                "learning_rate": self.learning_rate,
+                "thread_count": self._threads(),
+                "random_seed": seed,
+                "logging_level": "Silent",
+                "allow_writing_files": False,
+            }
+        )
+        watched = None if valid is None else self._pool(library, valid)
+        try:
+            forest.fit(
+                self._pool(library, train),
+                eval_set=watched,
+                early_stopping_rounds=None if watched is None else self.patience,
+                use_best_model=watched is not None,
+            )
+        except library.CatBoostError as error:
+            raise DataError(f"CatBoost refuses: {str(error).splitlines()[-1]}") from None
+        return forest
+
+    def _pool(self, library: Any, rows: Rows) -> Any:
+        labels = rows.labels > 0 if self.mode == "MAP" else rows.labels
+        return library.Pool(rows.features, label=labels.astype(np.float64), group_id=rows.query)
+
+    def _scores(self, forest: Any, features: Floats) -> Floats:
+        return np.asarray(forest.predict(features, thread_count=self._threads()), np.float64)

@@ -1,1 +1,0 @@
-"""Rankers of other libraries, trained as their users train them: what ours are compared with."""
