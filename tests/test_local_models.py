@@ -184,8 +184,8 @@ def test_no_row_gives_no_model(loss: Any) -> None:
         ("local_models._MEMORY", 1),
         ("preferences._RANGES", 1),
         ("weighted_sums._DENSE_ROWS", 1),
-        ("weighted_sums.MANY", 1),
-        ("weighted_sums.MANY", 100),
+        ("certificates.MANY", 1),
+        ("certificates.MANY", 100),
         ("systems._FEW", 1),
     ],
 )

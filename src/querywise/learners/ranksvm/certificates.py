@@ -19,11 +19,12 @@ import numpy as np
 
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences, query_ranges, total
-from querywise.learners.ranksvm.weighted_sums import MANY, Spread
+from querywise.learners.ranksvm.weighted_sums import Spread
 from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.threads import in_threads
 
+MANY = 16  # models from which on work is done for all at once, rather than one by one
 _UNIT = 2.0**-24
 _SPARE = 1.1  # for the terms in u², and for v̄ being known from rounded losses
 _ALIGNED = 8  # columns: as many numbers are multiplied at a time

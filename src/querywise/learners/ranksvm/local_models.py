@@ -32,12 +32,11 @@ from querywise.data.labels import StoredWeights
 from querywise.data.rows import count_pairs
 from querywise.learners.linear import LinearLearner, LinearModels
 from querywise.learners.ranksvm.anchors import Anchors, Given
-from querywise.learners.ranksvm.certificates import Gaps, gaps, gaps_if_rounded
+from querywise.learners.ranksvm.certificates import MANY, Gaps, gaps, gaps_if_rounded
 from querywise.learners.ranksvm.newton import Optimum, Ridge, refined
 from querywise.learners.ranksvm.preferences import PreferenceParts, Preferences, joined, query_ranges, total
 from querywise.learners.ranksvm.systems import Systems, curvature, factored, first_step, solved
 from querywise.learners.ranksvm.weighted_sums import (
-    MANY,
     Curved,
     Spread,
     curved_queries,

@@ -17,7 +17,6 @@ from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.threads import in_threads, slices
 from querywise.runtime.workers import Kept, Workers
 
-MANY = 16  # models from which on work is done for all at once, rather than one by one
 _DENSE_ROWS = 64  # models from which on V may be multiplied as a dense matrix
 _DENSE = 0.2  # the share of queries with weight from which on that is faster, zeros and all
 
