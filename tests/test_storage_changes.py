@@ -107,7 +107,7 @@ def test_a_folder_names_classes_by_their_module(model: Path) -> None:
         "learners.ranksvm.ranksvm.RankSVM.fit",
         "learners.ranksvm.newton.Optimum",  # declares nothing
         "learners.ranksvm.nowhere.RankSVM",
-        "learners.peers.xgboost.XGBoost",
+        "learners.peers.XGBoost",
         "rankers.voting._Vote",
         "storage.models.Path",
         "cli.app.App",
