@@ -115,15 +115,9 @@ def _broken_down(title: str, compared: Compared, measure: str, masks: dict[str, 
     for label, chosen in masks.items():
         if chosen.any():
             values = {name: compared.evaluations[name][measure][chosen] for name in compared.names}
-            base = values[compared.baseline]
-            groups.append(
-                Group(
-                    label,
-                    int(chosen.sum()),
-                    {name: float(each.mean()) for name, each in values.items()},
-                    {name: paired_t_test(each, base).p for name, each in values.items()},
-                )
-            )
+            means = {name: float(each.mean()) for name, each in values.items()}
+            ps = {name: paired_t_test(each, values[compared.baseline]).p for name, each in values.items()}
+            groups.append(Group(label, int(chosen.sum()), means, ps))
     return Breakdown(title, tuple(groups))
 
 

@@ -21,7 +21,7 @@ from querywise.report.sections import (
     twins_tables,
     twins_text,
 )
-from querywise.report.tables import Cell, Column, Table, Tested, values_and_p
+from querywise.report.tables import Cell, Column, Table, Tested, columns_of, values_and_p
 
 # What stands before the @ of an address, and values of parameters that are called like a secret.
 _SECRETS = re.compile(
@@ -141,15 +141,9 @@ def main_table(found: Findings) -> Table:
 
 def tests_table(found: Findings) -> Table:
     """The main measure's difference under every test."""
-    columns = (
-        Column("method"),
-        Column(f"Δ {found.measure}", "signed"),
-        Column("from", "signed"),
-        Column("to", "signed"),
-        *(Column(f"p, {TEST_NAMES[name]}", "p") for name in TEST_NAMES),
-        Column(f"p, {TEST_NAMES[found.test]}, Holm", "p"),
-        Column("effect", "signed"),
-    )
+    kinds = {"method": "text", f"Δ {found.measure}": "signed", "from": "signed", "to": "signed"}
+    kinds |= {f"p, {name}": "p" for name in TEST_NAMES.values()}
+    kinds |= {f"p, {TEST_NAMES[found.test]}, Holm": "p", "effect": "signed"}
     rows: list[tuple[Cell, ...]] = [
         (
             each.name,
@@ -161,7 +155,7 @@ def tests_table(found: Findings) -> Table:
         )
         for each in found.others
     ]
-    return Table(columns, tuple(rows), f"{found.measure}, against {found.compared.baseline}.")
+    return Table(columns_of(kinds), tuple(rows), f"{found.measure}, against {found.compared.baseline}.")
 
 
 def pairs_table(found: Findings) -> Table:
@@ -216,8 +210,8 @@ def examples_table(examples: tuple[Example, ...]) -> Table:
 def timings_table(found: Findings) -> Table:
     """What everything cost."""
     rows = tuple((each.name, each.fit_seconds, each.predict_milliseconds, each.megabytes) for each in found.methods)
-    costs = (Column("training, s", "time"), Column("ranking, ms per query", "time"), Column("model, MB", "time"))
-    return Table((Column("method"), *costs), rows)
+    kinds = {"method": "text", "training, s": "time", "ranking, ms per query": "time", "model, MB": "time"}
+    return Table(columns_of(kinds), rows)
 
 
 def chosen_table(found: Findings) -> Table:
@@ -229,8 +223,8 @@ def chosen_table(found: Findings) -> Table:
             tried = len(each.tried)
             text = ", ".join(str(part) for part in (each.method, setting) if part)
             rows.append((name, number, tried, text, each.valid_value))
-    columns = (Column("method"), Column("fold", "count"), Column("tried", "count"), Column("chosen"))
-    return Table((*columns, Column("on validation", "value")), tuple(rows))
+    kinds = {"method": "text", "fold": "count", "tried": "count", "chosen": "text", "on validation": "value"}
+    return Table(columns_of(kinds), tuple(rows))
 
 
 def _how_chosen(found: Findings) -> str:

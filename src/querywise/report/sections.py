@@ -14,7 +14,7 @@ from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.trained import Use
 from querywise.report.charts import Mark, Row, line_chart, row_chart
 from querywise.report.drawings import Figure, oracles
-from querywise.report.tables import Cell, Column, Table
+from querywise.report.tables import Cell, Column, Table, columns_of
 
 _NOTHING = 0.00005  # a difference that four digits do not show
 _UPPER_BOUND = (
@@ -76,13 +76,10 @@ def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
     if leaks is None or not found.on_twins:
         return ()
     near = int(leaks.found.sum())
-    columns = (
-        Column("method"),
-        Column(f"Δ {found.measure}, near twins ({near:,})", "signed"),
-        Column("p, near twins", "p"),
-        Column(f"Δ {found.measure}, the rest ({len(leaks.found) - near:,})", "signed"),
-        Column("p, the rest", "p"),
-    )
+    signed = [
+        f"Δ {found.measure}, {side}" for side in (f"near twins ({near:,})", f"the rest ({len(leaks.found) - near:,})")
+    ]
+    kinds = {"method": "text", signed[0]: "signed", "p, near twins": "p", signed[1]: "signed", "p, the rest": "p"}
     rows: list[tuple[Cell, ...]] = []
     for name, gain in found.on_twins.items():
         sides = (gain.twins, gain.rest)
@@ -92,7 +89,7 @@ def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
         f"Difference in {found.measure} from {found.compared.baseline} on test queries with a near twin among those "
         f"learned from, and on the rest, number of queries in brackets; p: {TEST_NAMES[found.test]}, uncorrected."
     )
-    return (("near-twins", Table(columns, tuple(rows), caption)),)
+    return (("near-twins", Table(columns_of(kinds), tuple(rows), caption)),)
 
 
 def gap_lines(found: Findings) -> list[str]:
@@ -119,17 +116,10 @@ def oracle_section(found: Findings) -> Section:
     """The conclusions first, then what the columns of the table are; a row for each method that is made of models."""
     base, only = found.compared.baseline, any(each.relevant_only is not None for each in found.oracles)
     text = " ".join([*gap_lines(found), _UPPER_BOUND, *([_RELEVANT_ONLY] if only else []), _REACHABLE])
-    columns = (
-        Column("method"),
-        Column("models", "count"),
-        Column("MAP reached", "value"),
-        Column(f"MAP of {base}", "value"),
-        Column("UpperBound", "value"),
-        Column("reachable", "value"),
-        Column("of the gap closed", "share"),
-        *((Column("RelevantOnly", "value"),) if only else ()),
-        Column(f"rank at which {base} is reached", "count"),
-    )
+    kinds = {"method": "text", "models": "count", "MAP reached": "value", f"MAP of {base}": "value"}
+    kinds |= {"UpperBound": "value", "reachable": "value", "of the gap closed": "share"}
+    kinds |= {"RelevantOnly": "value"} if only else {}
+    kinds |= {f"rank at which {base} is reached": "count"}
     rows = tuple(
         (
             *(each.name, each.models, each.reached, each.baseline, each.upper_bound, each.reachable, each.closed),
@@ -138,7 +128,7 @@ def oracle_section(found: Findings) -> Section:
         )
         for each in found.oracles
     )
-    return Section("The oracle gap", text, (("oracle", Table(columns, rows)),), oracles(found), "oracle")
+    return Section("The oracle gap", text, (("oracle", Table(columns_of(kinds), rows)),), oracles(found), "oracle")
 
 
 def is_local(features: tuple[Use, ...]) -> bool:

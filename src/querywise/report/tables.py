@@ -116,6 +116,11 @@ class Table:
         return f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(name)}">{table}</div>'
 
 
+def columns_of(kinds: Mapping[str, str]) -> tuple[Column, ...]:
+    """Columns by their headings."""
+    return tuple(Column(heading, kind) for heading, kind in kinds.items())
+
+
 def values_and_p(
     corner: str, headings: Mapping[str, str], rows: Mapping[str, Sequence[tuple[Cell, Cell]]], caption: str = ""
 ) -> Table:

@@ -43,7 +43,7 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, cross_validated, tune
 from querywise.methods import METHODS
 from querywise.rankers.atvt import ATVT
-from querywise.report.tables import Cell, Column, Table
+from querywise.report.tables import Cell, Column, Table, columns_of
 from querywise.reproduction.figures import gains_figure, line_figure
 from querywise.reproduction.papers import Claim, claimed, p_text, untestable, write_findings
 from querywise.runtime.arrays import Bools, Floats
@@ -325,14 +325,7 @@ def grid_table(compared: Compared) -> Table:
 
 def rows_table(compared: Compared) -> Table:
     """Every row with its gain over the plain regression."""
-    columns = (
-        Column("method"),
-        Column("DCG@5", "value"),
-        Column("gain, %", "signed"),
-        Column("p", "p"),
-        Column("MAP", "value"),
-        Column("against"),
-    )
+    kinds = {"method": "text", "DCG@5": "value", "gain, %": "signed", "p": "p", "MAP": "value", "against": "text"}
     rows: list[tuple[Cell, ...]] = []
     for name in compared.names:
         mean = compared.evaluations[name].mean()
@@ -340,7 +333,8 @@ def rows_table(compared: Compared) -> Table:
         found, p = (None, None) if same else gain(compared, name)
         cells = (None if found is None else 100 * found, p, mean["map"], None if same else rival(name))
         rows.append((name, mean[MEASURE], *cells))
-    return Table(columns, tuple(rows), "p: Wilcoxon's signed-rank test of DCG@5 against the plain regression named.")
+    caption = "p: Wilcoxon's signed-rank test of DCG@5 against the plain regression named."
+    return Table(columns_of(kinds), tuple(rows), caption)
 
 
 def moves_table(compared: Compared, seen: Seen) -> Table:
@@ -381,18 +375,9 @@ def percentiles(compared: Compared, moved: Floats) -> list[Interval]:
 
 def percentiles_table(compared: Compared, moved: Floats) -> Table:
     """Tables 5 and 6."""
-    columns = (
-        Column("queries, sorted by gain"),
-        Column("gain in DCG@5", "signed"),
-        Column("gain, %", "signed"),
-        Column("mean α", "value"),
-        Column("mean β", "signed"),
-    )
-    return Table(
-        columns,
-        tuple(percentiles(compared, moved)),
-        f"{AT}, against {PLAIN}; α and β as training queries of other folds.",
-    )
+    kinds = {"queries, sorted by gain": "text", "gain in DCG@5": "signed", "gain, %": "signed", "mean α": "value"}
+    caption = f"{AT}, against {PLAIN}; α and β as training queries of other folds."
+    return Table(columns_of({**kinds, "mean β": "signed"}), tuple(percentiles(compared, moved)), caption)
 
 
 def quarters(compared: Compared, moved: Floats) -> list[Quarter]:
@@ -410,12 +395,12 @@ def quarters(compared: Compared, moved: Floats) -> list[Quarter]:
 
 def by_move_table(compared: Compared, moved: Floats) -> Table:
     """Table 7."""
-    columns = (Column("queries, by |α^0.1 − 1| + |β / 10|"), Column("queries", "count"), Column("gain, %", "signed"))
+    kinds = {"queries, by |α^0.1 − 1| + |β / 10|": "text", "queries": "count", "gain, %": "signed", "p": "p"}
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (each.name, each.queries, *((100 * each.gain, each.p) if each.queries else (None, None)))
         for each in quarters(compared, moved)
     )
-    return Table((*columns, Column("p", "p")), rows, f"DCG@5, {AT}, against {PLAIN}; p: Wilcoxon's test.")
+    return Table(columns_of(kinds), rows, f"DCG@5, {AT}, against {PLAIN}; p: Wilcoxon's test.")
 
 
 def _grid_columns(corner: str) -> tuple[Column, ...]:
@@ -439,36 +424,22 @@ def _shown(compared: Compared, name: str) -> str:
 
 
 def _claims(compared: Compared, size: Size, seen: Seen, moved: Floats) -> list[Claim]:
-    found = {name: gain(compared, name) for name in (size.chosen, NONE, FIRST, f"aTVT, {COLUMNS}")}
-    said = {name: f"{100 * each:+.2f} %, {p_text(p)}" for name, (each, p) in found.items()}
-    how = size.chosen.removeprefix("aTVT, ")
+    def about(claim: str, name: str, more: str = "", *, sign: int = 1, paper: str = "") -> Claim:
+        """A claim that a row gains on the plain regression, or by sign -1 loses."""
+        found, p = gain(compared, name)
+        return claimed(claim, f"{100 * found:+.2f} %, {p_text(p)}{more}", same=sign * found > 0, p=p, paper=paper)
+
+    how = f" ({size.chosen.removeprefix('aTVT, ')})"
     return [
-        claimed(
-            "aTVT raises DCG@5 by 1 to 2 %",
-            f"{said[size.chosen]} ({how})",
-            same=found[size.chosen][0] > 0,
-            p=found[size.chosen][1],
-            paper="0.01 and 0.006, all that is legible",
-        ),
+        about("aTVT raises DCG@5 by 1 to 2 %", size.chosen, how, paper="0.01 and 0.006, all that is legible"),
         _grid_claim(compared, size),
-        claimed("Without regularisation it hurts", said[NONE], same=found[NONE][0] < 0, p=found[NONE][1]),
+        about("Without regularisation it hurts", NONE, sign=-1),
         _held_claim(seen),
         _little_change(compared, moved),
         untestable("Queries that gain or lose most have fewer lines of anchor text", "there is no anchor text"),
         _farther(compared, moved),
-        claimed(
-            "One round with L1 gains (λ_α = 100, λ_β = 0.2)",
-            said[FIRST],
-            same=found[FIRST][0] > 0,
-            p=found[FIRST][1],
-            paper="0.001",
-        ),
-        claimed(
-            "It can be used with query-level columns among the features too",
-            said[f"aTVT, {COLUMNS}"],
-            same=found[f"aTVT, {COLUMNS}"][0] > 0,
-            p=found[f"aTVT, {COLUMNS}"][1],
-        ),
+        about("One round with L1 gains (λ_α = 100, λ_β = 0.2)", FIRST, paper="0.001"),
+        about("It can be used with query-level columns among the features too", f"aTVT, {COLUMNS}"),
     ]
 
 
