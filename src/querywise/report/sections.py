@@ -75,11 +75,9 @@ def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
     leaks = found.compared.twins
     if leaks is None or not found.on_twins:
         return ()
-    near = int(leaks.found.sum())
-    signed = [
-        f"Δ {found.measure}, {side}" for side in (f"near twins ({near:,})", f"the rest ({len(leaks.found) - near:,})")
-    ]
-    kinds = {"method": "text", signed[0]: "signed", "p, near twins": "p", signed[1]: "signed", "p, the rest": "p"}
+    near, change = int(leaks.found.sum()), f"Δ {found.measure}"
+    kinds = {"method": "text", f"{change}, near twins ({near:,})": "signed", "p, near twins": "p"}
+    kinds |= {f"{change}, the rest ({len(leaks.found) - near:,})": "signed", "p, the rest": "p"}
     rows: list[tuple[Cell, ...]] = []
     for name, gain in found.on_twins.items():
         sides = (gain.twins, gain.rest)
