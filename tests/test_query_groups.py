@@ -27,7 +27,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.learning_curves import cut
 from querywise.evaluation.tuning import cross_validated
-from querywise.jobs import choice
+from querywise.jobs import fit
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.blend import Blend
 from querywise.rankers.classes import _parts
@@ -100,8 +100,8 @@ def by_weights(data: Judged) -> list[Sides]:
 
 def by_choice(data: Judged) -> Sequence[Sides]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "find_method", lambda name: SimpleNamespace(build=Recorder))
-        return noted(lambda: choice.choose(data, measure="map", flavour="standard"))
+        patch.setattr(fit, "find_method", lambda name: SimpleNamespace(build=Recorder))
+        return noted(lambda: fit.choose(data, measure="map", flavour="standard"))
 
 
 def by_sklearn(data: Judged) -> Sequence[Sides]:
@@ -205,7 +205,7 @@ def test_fewer_groups_than_parts_are_refused_with_both_numbers() -> None:
     with pytest.raises(DataError, match=r"^3 parts need as many groups .* in 2 groups\.$"):
         split(data)
     with pytest.raises(DataError, match=r"needs 10 groups or more; the 60 training queries are in 2\. Name a method"):
-        choice.choose(data, measure="map", flavour="standard")
+        fit.choose(data, measure="map", flavour="standard")
 
 
 def test_a_split_depends_on_ids_and_groups_and_not_on_the_order_of_rows() -> None:
