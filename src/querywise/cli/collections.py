@@ -41,6 +41,7 @@ def features(
     embed: options.EmbedderName = None,
     vector_top: options.VectorTop = None,
     vector_search: options.VectorSearch = "exact",
+    adapt: options.Adapt = "off",
     language: options.Language = "english",
     queries: Annotated[Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.")] = None,
     judgements: options.Judgements = None,
@@ -67,13 +68,10 @@ def features(
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_parts_folder(out)
-    how = retrieval_from(
-        vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
-    )
+    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt)
     with shown(quiet=quiet), working(cluster):
-        judged, coverage, _ = judged_from_text(
-            data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged
-        )
+        found = judged_from_text(data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged)
+        judged, coverage = found.adapted(), found.coverage
         write_parts(judged, out, seed=seed)
     if as_json:
         print_json({"out": str(out), **asdict(coverage), "losses": [each.as_json() for each in judged.losses]})

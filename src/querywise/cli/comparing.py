@@ -92,6 +92,7 @@ def compare(
     embed: options.EmbedderName = None,
     vector_top: options.VectorTop = None,
     vector_search: options.VectorSearch = "exact",
+    adapt: options.Adapt = "auto",
     language: options.Language = "english",
     skip_unknown: options.SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
@@ -132,9 +133,7 @@ def compare(
         fixed=fixed,
         curves=curves,
     )
-    how = retrieval_from(
-        vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
-    )
+    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt)
     with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster):
         missing = reading_for(fixed.get("missing"))
         folds = folds_of(

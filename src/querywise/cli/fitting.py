@@ -75,6 +75,7 @@ def fit(
     embed: options.EmbedderName = None,
     vector_top: options.VectorTop = None,
     vector_search: options.VectorSearch = "exact",
+    adapt: options.Adapt = "auto",
     skip_unknown: options.SkipUnknown = False,
     language: options.Language = "english",
     cluster: options.ClusterAddress = None,
@@ -110,9 +111,7 @@ def fit(
         _refuse_folds(folds, validated=bool(valid) or fold is not None)
         _refuse_unknown(chosen, fixed)
         check_model_folder(out)
-        how = retrieval_from(
-            vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
-        )
+        how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt)
         with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory):
             missing = reading_for(fixed.get("missing"))
             read = read_training(
@@ -123,7 +122,7 @@ def fit(
             asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
             if method == AUTO:
                 asked = _chosen(asked, read.train, quiet=quiet or as_json)
-            fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None)
+            fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None, adapter=read.adapter)
         if as_json:
             print_json({"model": str(out), **fitted.notes})
         elif not quiet:

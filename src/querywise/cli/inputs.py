@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from querywise.data.judged import Judged
     from querywise.data.rows import Missing
     from querywise.data.training import Training
+    from querywise.retrieval.adapted_vectors import AdaptedVectors
     from querywise.retrieval.reading import Retrieval
 
 
@@ -68,28 +69,30 @@ def retrieval_from(
     top: int | None = None,
     vector_top: int | None = None,
     language: str = "english",
-    *,
     skip_unknown: bool = False,
     vector_search: str = "exact",
+    adapt: str = "off",
 ) -> Retrieval:
     """How candidates are found, from the options for it."""
     from querywise.retrieval.reading import Retrieval
 
     spoken = None if language == "none" else language
     given, named = only_one("vectors", vectors), only_one("embed", embed)
-    return Retrieval(top, given, named, vector_top, skip_unknown, spoken, vector_search)
+    return Retrieval(top, given, named, vector_top, skip_unknown, spoken, vector_search, adapt)
 
 
 class TrainingData(NamedTuple):
     """The training part, the validation part where there is one, and what the model must remember of the data.
 
-    whole: all queries of a text collection, which have no validation part.
+    whole: all queries of a text collection, which have no validation part. adapter: what moves the vectors of queries;
+    None where none are moved.
     """
 
     train: Training
     valid: Judged | None
     notes: JsonObject = {}  # noqa: RUF012  never changed
     whole: bool = False
+    adapter: AdaptedVectors | None = None
 
 
 def read_training(
@@ -111,10 +114,15 @@ def read_training(
     check_may_lack([*data, *valid], missing)
     if len(data) == 1 and is_collection(data[0]) and not valid:
         found = judged_from_text(data[0], queries=queries, retrieval=retrieval, also_judged=also_judged or ())
-        if fold is None:
-            return TrainingData(found.judged, None, found.notes, whole=True)
-        parts = _fold(make_folds(found.judged), fold, data[0])
-        return TrainingData(parts.train, parts.valid, found.notes)
+        parts = None if fold is None else _fold(make_folds(found.judged), fold, data[0])
+        judged, held_out = (found.judged, None) if parts is None else (parts.train, parts.valid)
+        if found.adaptation is None:
+            return TrainingData(judged, held_out, found.notes, whole=parts is None)
+        judged, adapter = found.adaptation.learned(judged)
+        if not adapter.adapts:
+            return TrainingData(judged, held_out, found.notes, whole=parts is None)
+        held_out = None if held_out is None else found.adaptation.found_by(held_out, adapter)
+        return TrainingData(judged, held_out, found.notes, parts is None, adapter)
     retrieval.refuse_vectors(data)
     if also_judged:
         said = f"--also-judged {also_judged[0]}: these judgements are added to those of a text collection"

@@ -121,6 +121,13 @@ VectorSearch = Annotated[
         "the extra usearch). Its recall is printed."
     ),
 ]
+Adapt = Annotated[
+    str,
+    typer.Option(
+        help="Whether query vectors learn from the judgments of other queries: auto, where that gains something; off; "
+        "linear, one map for all queries; by-query."
+    ),
+]
 ClusterAddress = Annotated[
     str | None,
     typer.Option(

@@ -16,8 +16,10 @@ from querywise.data.rows import ZERO, reading_for
 from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.stored import MovesQueries
 
 if TYPE_CHECKING:
+    from querywise.contracts.answers import Scorer
     from querywise.data.frames import Table
 
 Asked: TypeAlias = "Candidates | Judged | Table"
@@ -28,11 +30,13 @@ _Answer = TypeVar("_Answer")
 class AnyRanker(Estimator):
     """What all rankers have in common: parameters by name, a repr, and a `fit` that explains what it is given.
 
-    After `fit`, `feature_count_` and `feature_names_` are those of the data; a `fit` that needs them sets them.
+    After `fit`, `feature_count_` and `feature_names_` are those of the data; a `fit` that needs them sets them. Where
+    the candidates were found by adapted query vectors, `adapter_` adapts those of new queries.
     """
 
     feature_count_: int
     feature_names_: tuple[str, ...] | None
+    adapter_: MovesQueries
 
     def _remember_features(self, data: Training) -> None:
         self.feature_count_ = data.feature_count
@@ -42,6 +46,11 @@ class AnyRanker(Estimator):
         super().__init_subclass__()
         if "fit" in vars(cls):
             cls.fit = _explained(cls.fit)  # type: ignore[attr-defined]
+
+
+def adapter_of(ranker: Scorer | None) -> MovesQueries | None:
+    """What adapts the vectors of queries for a ranker; None if it was trained on vectors as they are."""
+    return getattr(ranker, "adapter_", None)
 
 
 def predicts(method: Callable[[_Ranker, Candidates], Floats]) -> Callable[[_Ranker, Asked], Floats]:

@@ -70,11 +70,21 @@ class Fold(NamedTuple):
 
 
 class Folds:
-    """Several folds, each made on access. `parts`: what they were cut from, in the order of the files."""
+    """Several folds, each made on access. `parts`: what they were cut from, in the order of the files.
 
-    def __init__(self, makers: Sequence[Callable[[], Fold]], parts: Sequence[Judged] = ()) -> None:
+    after: what is done to every fold last, once for each: something learned from its training part.
+    """
+
+    def __init__(
+        self,
+        makers: Sequence[Callable[[], Fold]],
+        parts: Sequence[Judged] = (),
+        after: Callable[[Fold], Fold] | None = None,
+    ) -> None:
         self._makers = makers
         self._parts = parts
+        self._after = after
+        self._made: dict[int, Fold] = {}
 
     def __len__(self) -> int:
         return len(self._makers)
@@ -84,10 +94,27 @@ class Folds:
         return f"Folds({counted(len(self), 'fold')}{f' of {queries}' if self._parts else ', read when asked for'})"
 
     def __getitem__(self, fold: int) -> Fold:
-        return self._makers[fold]()
+        if self._after is None:
+            return self._makers[fold]()
+        number = range(len(self))[fold]
+        if number not in self._made:
+            self._made[number] = self._after(self._makers[number]())
+        return self._made[number]
 
     def __iter__(self) -> Iterator[Fold]:
-        return (make() for make in self._makers)
+        return (self[number] for number in range(len(self)))
+
+    def map(self, change: Callable[[Fold], Fold]) -> Folds:
+        """The same folds, each changed before anything is learned from its training part."""
+        return Folds([partial(_changed, make, change) for make in self._makers], self._parts, self._after)
+
+    def learning(self, after: Callable[[Fold], Fold]) -> Folds:
+        """The same folds, with something learned from each one's training part."""
+        return Folds(self._makers, self._parts, after)
+
+    def sizes(self) -> list[int]:
+        """How many training queries every fold has."""
+        return [len(make().train) for make in self._makers]
 
     def whole(self) -> Judged:
         """All test queries in the order of the files: the parts one after the other, or the folds' test files."""
@@ -96,13 +123,12 @@ class Folds:
 
     def with_queries(self, table: QueryTable) -> Folds:
         """The same folds with the query data of `table`."""
+        known = self.map(lambda fold: Fold(*(part.with_queries(table) for part in fold)))
+        return Folds(known._makers, [part.with_queries(table) for part in self._parts], self._after)
 
-        def known(make: Callable[[], Fold]) -> Fold:
-            return Fold(*(part.with_queries(table) for part in make()))
 
-        return Folds(
-            [partial(known, make) for make in self._makers], [part.with_queries(table) for part in self._parts]
-        )
+def _changed(make: Callable[[], Fold], change: Callable[[Fold], Fold]) -> Fold:
+    return change(make())
 
 
 def read_folds(folder: PathLike) -> Folds:

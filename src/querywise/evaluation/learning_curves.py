@@ -424,7 +424,7 @@ def _with_fewer(
     size: int, whole: Compared, learning: Mapping[str, Fit | System], folds: Sequence[Fold] | Folds, kept: Kept | None
 ) -> tuple[dict[str, Evaluation], dict[str, str]]:
     """What methods reach with so many training queries, and why some cannot be trained on so few."""
-    smaller = Folds([partial(_cut_one, folds, number, size) for number in range(len(folds))])
+    smaller = _as_folds(folds).map(partial(cut, size=size))
 
     def compared(some: Mapping[str, Fit | System]) -> dict[str, Evaluation]:
         with without_hints():
@@ -444,13 +444,15 @@ def _with_fewer(
     return found, refused
 
 
-def _cut_one(folds: Sequence[Fold] | Folds, number: int, size: int) -> Fold:
-    return cut(folds[number], size)
+def _as_folds(folds: Sequence[Fold] | Folds) -> Folds:
+    if isinstance(folds, Folds):
+        return folds
+    return Folds([partial(folds.__getitem__, number) for number in range(len(folds))])
 
 
 def training_queries(folds: Sequence[Fold] | Folds) -> list[int]:
     """How many training queries every fold has."""
-    return [len(folds[number].train) for number in range(len(folds))]
+    return _as_folds(folds).sizes()
 
 
 def sizes_for(counts: Sequence[int]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.contracts.answers import Sizes, facts_of
+from querywise.contracts.asking import AnyRanker
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.query_groups import deal, deal_in_turn
@@ -22,6 +23,7 @@ from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.tuning import Tuned, cross_validate, hint_at, tune_or_fit
 from querywise.methods import Method, find_method
+from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching
 from querywise.runtime.progress import track
@@ -61,8 +63,19 @@ class Fitted:
     sizes: Sizes | None
 
 
-def run(asked: Asked, train: Training, valid: Judged | None, out: Path, *, cluster: bool = False) -> Fitted:
-    """Choose, train and save; on shards or on a cluster a run that was cut short goes on where it stopped."""
+def run(
+    asked: Asked,
+    train: Training,
+    valid: Judged | None,
+    out: Path,
+    *,
+    cluster: bool = False,
+    adapter: AdaptedVectors | None = None,
+) -> Fitted:
+    """Choose, train and save; on shards or on a cluster a run that was cut short goes on where it stopped.
+
+    adapter: what moved the vectors of the training queries; it is saved with the model, for new queries.
+    """
     with _resumable(asked, train, valid, out, cluster=cluster):
         tuned = _tuned(asked, train, valid)
         facts = facts_of(tuned.ranker)
@@ -73,6 +86,9 @@ def run(asked: Asked, train: Training, valid: Judged | None, out: Path, *, clust
             notes["clusters"] = facts.sizes._asdict()
         if facts.gains:
             notes["gains"] = [each._asdict() for each in facts.gains]
+        if adapter is not None:
+            assert isinstance(tuned.ranker, AnyRanker)
+            tuned.ranker.adapter_ = adapter
         save(tuned.ranker, out, notes=notes)
     hint_at([replace(each, method=asked.method.name) for each in tuned.edges])
     return Fitted(tuned, notes, facts.sizes)

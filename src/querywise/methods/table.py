@@ -84,7 +84,13 @@ def bm25(ranker: Made, reference: int | str | None = None) -> Ranker:
 
 @_method(f"{_RANKERS}.column:OneFeature", around=_FILLED)
 def vectors(ranker: Made) -> Ranker:
-    """No learning: the similarity of a document's vector and the query's as the score."""
+    """No learning: the similarity of a document's vector and the query's own as the score."""
+    return ranker("similarity.plain")
+
+
+@_method(f"{_RANKERS}.column:OneFeature", around=_FILLED)
+def vectors_adapted(ranker: Made) -> Ranker:
+    """The similarity of a document's vector and the query's, adapted where `adapt` says so, as the score."""
     return ranker("similarity")
 
 

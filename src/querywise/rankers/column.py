@@ -15,7 +15,7 @@ from querywise.errors import DataError
 from querywise.learners.linear import LinearModels
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import precision_table
-from querywise.retrieval.lists import SIMILARITY
+from querywise.retrieval.lists import PLAIN, SIMILARITY
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.stored import FITTED, Whole, contents
@@ -25,7 +25,7 @@ class OneFeature(AnyRanker):
     """Documents in the order of one of their features, largest first.
 
     feature: its name, or its number from 0; None is the one that ranks the training queries best, by mean average
-    precision, the first of equals.
+    precision, the first of equals. `similarity.plain` is `similarity` where query vectors are not adapted.
     """
 
     stored = contents(FITTED, column_=Whole(below="features"))
@@ -40,12 +40,15 @@ class OneFeature(AnyRanker):
         if self.feature is None:
             data.require_learnable()
             self.column_ = cached("best feature", None, data, lambda: _best_feature(data))
-        elif self.feature == SIMILARITY and SIMILARITY not in (self.feature_names_ or ()):
-            raise DataError(
-                f"There is no feature {SIMILARITY!r}: these documents have no vectors. Give a text collection with "
-                "vectors=FOLDER or embed=NAME.",
-                arguments=("vectors", "embed"),
-            )
+        elif self.feature in (SIMILARITY, PLAIN):
+            names = data.feature_names or ()
+            if SIMILARITY not in names:
+                raise DataError(
+                    f"There is no feature {SIMILARITY!r}: these documents have no vectors. Give a text collection with "
+                    "vectors=FOLDER or embed=NAME.",
+                    arguments=("vectors", "embed"),
+                )
+            self.column_ = names.index(self.feature if self.feature in names else SIMILARITY)
         else:
             self.column_ = data.candidates.column_of(self.feature)
         return self

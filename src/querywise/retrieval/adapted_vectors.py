@@ -6,43 +6,35 @@ judged queries like it lie. Nothing is indexed again, and any engine that search
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from querywise.contracts.estimators import Estimator
-from querywise.data.query_groups import deal, equal_sizes
-from querywise.data.vectors import Vectors, as_vectors, lengths_of
+from querywise.data.vectors import lengths_of
 from querywise.display.words import counted
 from querywise.errors import DataError, NotFittedError
-from querywise.retrieval.query_adapter import Array, Basis, Kernel, Problem
-from querywise.retrieval.vector_search import VectorIndex
-from querywise.runtime.arrays import Bools, Floats, Ints, Singles
+from querywise.retrieval.judged_vectors import CUT, Given, JudgedVectors, Judgments, Pool, as_numbers, indexed, unit
+from querywise.retrieval.query_adapter import Array, Kernel
+from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.progress import track
 from querywise.runtime.stored import Known, Number, Optional, Several, Table, Text, Whole, contents, ints, require
-from querywise.runtime.threads import in_threads, one_blas_thread, slices
 
 Kind: TypeAlias = Literal["auto", "linear", "by-query"]
-Given: TypeAlias = "Floats | Vectors | VectorIndex"
-Judgments: TypeAlias = "csr_array | Mapping[str, Mapping[str, float]]"
 LINEAR = Kernel(1.0, None)
 KERNELS = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0), LINEAR)  # tried, in this order
 L2 = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # tried, in this order
 FEWEST = 100  # training queries below which the gate stays shut
 _USUAL_L2 = 0.003  # where nothing is chosen
 _FALLS = 2  # of the gain in a row after which smaller penalties are not tried
-_CUT = 10  # documents that the measure of a choice looks at
 _ALL_FOLDS = 500  # training queries up to which every fold has a say in the choice; above, three of them
 _SAY = 3
 _STEPS, _ROUGH = 15, 1e-2  # of L-BFGS when choosing, and the gap that it may stop at
 _FINAL_STEPS, _GAP = 200, 1e-3  # at the end
-_ROWS = 128  # queries at a time
 _WHOLE = 20_000_000  # similarities of training queries to documents up to which the softmax is over all of them
-_POOL, _BEST = 4_000, 20  # else documents in the pool, and of them the best of each query
 _RANGES = {"gamma": (1e-6, 1e6), "l2": (1e-12, 1e12), "temperature": (1e-4, 1e4)}  # that arithmetic can follow
 _IN_RANGE = {name: Number(low, high) for name, (low, high) in _RANGES.items()}
 _LARGEST = 1e12  # of the numbers of an adapter's tables
@@ -173,7 +165,7 @@ class AdaptedVectors(Estimator):
 
         Refused: with DataError, vectors that are not finite or of two dimensions, and unknown ids.
         """
-        data = _Data.of(query_vectors, document_vectors, judgments, weights, groups)
+        data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups)
         self._check()
         self._learn(data, cross_fit=self.gate or self.gamma is None or self.l2 is None)
         return self
@@ -191,7 +183,7 @@ class AdaptedVectors(Estimator):
 
         That is what a ranker must be trained on: `transform` would move training queries by their own judgments.
         """
-        data = _Data.of(query_vectors, document_vectors, judgments, weights, groups)
+        data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups)
         self._check()
         moved = self._learn(data, cross_fit=True)
         found = self.transform(data.every)
@@ -209,7 +201,7 @@ class AdaptedVectors(Estimator):
                 f"{self.queries_.shape[1]} numbers."
             )
         lengths_of(range(len(table)), table, "query vectors", "query")  # refuses what is not finite
-        found = _unit(table)
+        found = unit(table)
         if self.adapts:
             found = _moved(found, Kernel(self.linear_, self.gamma_), self._marks, self.map_, self.responses_)
         return found[0] if given.ndim == 1 else found
@@ -223,7 +215,7 @@ class AdaptedVectors(Estimator):
         if show < 1:
             raise DataError(f"show={show}: expected a whole number from 1 up.", arguments=("show",))
         moved = self.transform(given)
-        query = _unit(given[None])[0]
+        query = unit(given[None])[0]
         similar = self.queries_.astype(np.float64) @ query
         pulls: list[Pull] = []
         if self.adapts:
@@ -238,7 +230,7 @@ class AdaptedVectors(Estimator):
             pulls = [Pull(self.query_ids_[each], float(similar[each]), float(along[each]) / total) for each in best]
         gained: list[tuple[str, float]] = []
         if documents is not None:
-            index, ids = _indexed(documents, "document")
+            index, ids = indexed(documents, "document")
             index.require_dimension(query[None])
             every = np.arange(len(index))
             more = index.similarities(moved, every) - index.similarities(query, every)
@@ -251,7 +243,7 @@ class AdaptedVectors(Estimator):
         if self.gain_ is None:
             tested = ""
         else:
-            tested = f" Cross-validated gain in NDCG@{_CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
+            tested = f" Cross-validated gain in NDCG@{CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
         if not self.adapts:
             few = self.gain_ is None
             why = f"{_queries(self.teachers_)} to learn from, too few" if few else "no gain above one standard error"
@@ -259,7 +251,7 @@ class AdaptedVectors(Estimator):
         how = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
         return f"Query vectors are moved by {how}, l2 {self.l2_:g}.{tested}"
 
-    def _learn(self, data: _Data, *, cross_fit: bool) -> Floats | None:
+    def _learn(self, data: JudgedVectors, *, cross_fit: bool) -> Floats | None:
         """Choose, solve and keep; gives the cross-fitted vectors of the queries that teach, or None if all stay."""
         kernels = self._kernels()
         kernel, l2, moved = kernels[0], _USUAL_L2 if self.l2 is None else self.l2, None
@@ -279,7 +271,7 @@ class AdaptedVectors(Estimator):
         return None if shut else moved
 
     def _chosen(
-        self, pool: _Pool, parts: Sequence[Ints], kernels: Sequence[Kernel], penalties: Sequence[float]
+        self, pool: Pool, parts: Sequence[Ints], kernels: Sequence[Kernel], penalties: Sequence[float]
     ) -> tuple[Kernel, float]:
         """What cross-validation prefers. Of a kernel, penalties fall until the gain has fallen twice."""
         if len(kernels) * len(penalties) == 1:
@@ -297,14 +289,14 @@ class AdaptedVectors(Estimator):
         best = max(self.tried, key=lambda each: each.gain)
         return Kernel(best.linear, best.gamma), best.l2
 
-    def _cross_fitted(self, pool: _Pool, parts: Sequence[Ints], kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
+    def _cross_fitted(self, pool: Pool, parts: Sequence[Ints], kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
         """Every query's gain and its vector, under an adapter that was not trained on its part."""
         gains, moved = np.zeros(len(pool)), np.zeros_like(pool.queries)
         for part in parts:
             gains[part], moved[part] = _HeldOut(pool, part, kernel, self).at(l2)
         return gains, moved
 
-    def _keep(self, data: _Data, kernel: Kernel, l2: float, *, shut: bool) -> None:
+    def _keep(self, data: JudgedVectors, kernel: Kernel, l2: float, *, shut: bool) -> None:
         """Solve over all training queries and keep what `transform` and `explain` need."""
         nothing = np.zeros((0, data.every.shape[1]), np.float32)
         ids: tuple[str, ...] = ()
@@ -375,152 +367,10 @@ class AdaptedVectors(Estimator):
         return self.queries_[self.landmarks_]
 
 
-@dataclass(frozen=True, eq=False)
-class _Data:
-    """The queries that teach: their ids, vectors of unit length, gains × documents, weights and groups.
-
-    every: the vectors of all queries that were given; rows: which of them teach.
-    """
-
-    ids: tuple[str, ...]
-    queries: Floats
-    gains: csr_array
-    weights: Floats
-    groups: Ints
-    documents: VectorIndex
-    every: Floats
-    rows: Ints
-
-    @staticmethod
-    def of(
-        queries: Given, documents: Given, judgments: Judgments, weights: Floats | None, groups: Ints | None
-    ) -> _Data:
-        """What was given, checked, without the queries that teach nothing."""
-        own, ids = _indexed(queries, "query")
-        index, document_ids = _indexed(documents, "document")
-        every = np.asarray(own.of(slice(None)), dtype=np.float64)
-        if index.dimension != every.shape[1]:
-            raise DataError(
-                f"The query vectors have {every.shape[1]} numbers, those of documents {index.dimension}. All must come "
-                "from the same embedding model."
-            )
-        gains = _gains(judgments, ids, document_ids)
-        counted_as = np.ones(len(ids)) if weights is None else as_numbers(weights, "weights")
-        if counted_as.shape != (len(ids),) or not (np.isfinite(counted_as).all() and (counted_as >= 0).all()):
-            raise DataError(f"weights: expected {len(ids)} numbers from 0 up, one per query.", arguments=("weights",))
-        alone = np.arange(len(ids)) if groups is None else np.asarray(groups)
-        if alone.shape != (len(ids),):
-            raise DataError(f"groups: expected {len(ids)} numbers, one per query.", arguments=("groups",))
-        teaches = (np.diff(gains.indptr) > 0) & (np.abs(every).max(axis=1, initial=0.0) > 0) & (counted_as > 0)
-        # By their ids, so that the order in which they are given changes nothing.
-        rows = np.array(sorted(np.flatnonzero(teaches).tolist(), key=ids.__getitem__), np.int64)
-        return _Data(
-            tuple(ids[row] for row in rows.tolist()),
-            _unit(every[rows]),
-            _largest_one(gains[rows]),
-            counted_as[rows] / counted_as.max(initial=0.0) if len(rows) else np.zeros(0),
-            np.unique(alone[rows], return_inverse=True)[1],
-            index,
-            every,
-            rows,
-        )
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def groups_there(self) -> int:
-        """How many groups of queries there are."""
-        return len(np.unique(self.groups))
-
-    def pool(self, *, everything: bool = False) -> _Pool:
-        """The documents of the softmax: all, or those judged, each query's best by the plain vectors, and others."""
-        count = len(self.documents)
-        base = chosen = np.arange(count)
-        if not everything and count > _POOL:
-            best = np.unique(
-                np.concatenate([each.documents for each in self.documents.search(self.queries, top=_BEST)])
-            )
-            others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(count), best))
-            base = np.concatenate([best, others[: max(_POOL - len(best), 0)]])
-            chosen = np.union1d(base, self.gains.indices)
-        vectors = np.asarray(self.documents.of(chosen), dtype=np.float32)
-        lengths = self.documents.lengths[chosen]
-        vectors = vectors * np.divide(1.0, lengths, out=np.zeros(len(chosen)), where=lengths > 0)[:, None]
-        gains = csr_array(self.gains[:, chosen])
-        known = np.isin(chosen, base)
-        return _Pool(self.ids, self.queries, gains, self.weights, self.groups, vectors.astype(np.float32), known)
-
-
-@dataclass(frozen=True, eq=False)
-class _Pool:
-    """The queries that teach, and the documents that the softmax is over.
-
-    known: which of the documents are there whatever is judged.
-    """
-
-    ids: tuple[str, ...]
-    queries: Floats
-    gains: csr_array
-    weights: Floats
-    groups: Ints
-    documents: Singles
-    known: Bools
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def parts(self, count: int, seed: int) -> list[Ints]:
-        """The queries dealt into parts, groups whole. The draw depends on their ids, not on their order."""
-        shuffled = np.random.default_rng(seed).permutation(len(self))
-        return deal(shuffled, equal_sizes(len(self), count), self.groups)
-
-    def select(self, rows: Ints) -> _Pool:
-        """Some of the queries."""
-        ids = tuple(self.ids[row] for row in rows.tolist())
-        gains, weights, groups = self.gains[rows], self.weights[rows], self.groups[rows]
-        return _Pool(ids, self.queries[rows], gains, weights, groups, self.documents, self.known)
-
-    def without_others(self) -> _Pool:
-        """The same without the documents that only the judgments of other queries have brought here."""
-        kept = self.known.copy()
-        kept[self.gains.indices] = True
-        if kept.all():
-            return self
-        return replace(self, gains=csr_array(self.gains[:, kept]), documents=self.documents[kept], known=kept[kept])
-
-    def problem(self, kernel: Kernel, landmarks: Floats, temperature: float, l2: float) -> Problem:
-        """The objective over all these queries."""
-        shares = self.gains.multiply(1 / self.gains.sum(axis=1)[:, None]).tocsr()
-        judged, columns = np.unique(shares.indices, return_inverse=True)
-        own = csr_array((shares.data, columns, shares.indptr), shape=(len(self), len(judged)))
-        targets = np.asarray(own @ self.documents[judged].astype(np.float64))
-        with one_blas_thread():
-            basis = Basis.of(kernel, self.queries, landmarks)
-        return Problem(basis, self.queries, self.documents, targets, self.weights / self.weights.sum(), temperature, l2)
-
-    def quality(self, vectors: Floats) -> Floats:
-        """NDCG of every query, gains as they are, by the similarities of these vectors to the pool's documents."""
-
-        def block(rows: slice) -> Floats:
-            similar = vectors[rows].astype(np.float32) @ self.documents.T
-            top = np.argpartition(-similar, min(_CUT, similar.shape[1] - 1), axis=1)[:, :_CUT]
-            order = np.argsort(-np.take_along_axis(similar, top, axis=1), axis=1, kind="stable")
-            best = np.take_along_axis(top, order, axis=1)
-            own = self.gains[rows].toarray()
-            found = np.take_along_axis(own, best, axis=1)
-            ideal = -np.sort(-own, axis=1)[:, :_CUT]
-            discounts = 1 / np.log2(np.arange(2, found.shape[1] + 2))
-            return np.asarray((found @ discounts) / (ideal @ discounts[: ideal.shape[1]]))
-
-        with one_blas_thread():
-            return np.concatenate(in_threads(block, slices(len(self), _ROWS)))
-
-
 class _HeldOut:
     """An adapter of one kernel, trained on all parts but one; asked about that part at one penalty after the other."""
 
-    def __init__(self, pool: _Pool, part: Ints, kernel: Kernel, adapter: AdaptedVectors) -> None:
+    def __init__(self, pool: Pool, part: Ints, kernel: Kernel, adapter: AdaptedVectors) -> None:
         train = pool.select(np.setdiff1d(np.arange(len(pool)), part)).without_others()
         self._marks = train.queries[_landmarks(len(train), adapter.landmarks)]
         self._problem = train.problem(kernel, self._marks, adapter.temperature, 1.0)
@@ -549,16 +399,9 @@ def _moved(
         moved = moved + own @ linear.astype(kind, copy=False)
     if exponential is not None and len(exponential):
         moved = moved + kernel.exponential(own, landmarks) @ exponential.astype(kind, copy=False)
-    found: Floats = _unit(moved.astype(np.float64))
+    found: Floats = unit(moved.astype(np.float64))
     zeros = np.abs(queries).max(axis=1, initial=0.0) == 0
     found[zeros] = 0.0
-    return found
-
-
-def _unit(vectors: Floats) -> Floats:
-    """The same vectors of length 1; those of zeros stay."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    found: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return found
 
 
@@ -573,89 +416,8 @@ def _mean_and_error(gains: Floats) -> tuple[float, float]:
     return float(gains.mean()), error
 
 
-def as_numbers(values: object, what: str) -> Floats:
-    """Numbers of double precision; a DataError of what is none."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise DataError(f"{what}: expected a table of numbers; found {type(values).__name__}.") from None
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def _largest_one(gains: csr_array) -> csr_array:
-    """The same gains with a largest one of 1 in each row, all of which have a gain."""
-    if not gains.nnz:
-        return gains
-    tops = np.maximum.reduceat(gains.data, gains.indptr[:-1])
-    shares = gains.data / np.repeat(tops, np.diff(gains.indptr))
-    return csr_array((shares, gains.indices, gains.indptr), shape=gains.shape)
-
-
-def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str]) -> csr_array:
-    """Queries × documents."""
-    table = _listed(judgments, queries, documents) if isinstance(judgments, Mapping) else _table(judgments)
-    if table.shape != (len(queries), len(documents)):
-        raise DataError(
-            f"judgments: a table of {table.shape}; there are {len(queries)} query and {len(documents)} document "
-            "vectors.",
-            arguments=("judgments",),
-        )
-    if not (np.isfinite(table.data).all() and (table.data >= 0).all()):
-        raise DataError("judgments: a gain is below 0 or not finite; gains are 0 or more.", arguments=("judgments",))
-    table.sum_duplicates()
-    table.eliminate_zeros()
-    return table
-
-
-def _table(judgments: csr_array) -> csr_array:
-    """A copy, in double precision."""
-    try:
-        found: csr_array = csr_array(judgments).astype(np.float64)
-        return found
-    except (TypeError, ValueError, AttributeError):
-        said = f"judgments: found {type(judgments).__name__}; expected query → document → gain, or a table of gains."
-        raise DataError(said, arguments=("judgments",)) from None
-
-
-def _listed(judgments: Mapping[str, Any], queries: Sequence[str], documents: Sequence[str]) -> csr_array:
-    """Judgments by ids as a table."""
-    numbers = {each: row for row, each in enumerate(queries)}, {each: row for row, each in enumerate(documents)}
-    entries = []
-    for query, own in judgments.items():
-        if not isinstance(own, Mapping):
-            said = f"judgments: query {query!r:.60} has {own!r:.60}; expected document → gain."
-            raise DataError(said, arguments=("judgments",))
-        for document, gain in own.items():
-            for what, name, known in (("query", query, numbers[0]), ("document", document, numbers[1])):
-                if name not in known:
-                    said = f"judgments: {what} {name!r:.60} has no vector."
-                    raise DataError(f"{said} Give it one, or leave its judgments out.", arguments=("judgments",))
-            if not isinstance(gain, (int, float, np.number)):
-                said = f"judgments: {gain!r:.60} for query {query!r:.60} and document {document!r:.60} is no number."
-                raise DataError(said, arguments=("judgments",))
-            entries.append((numbers[0][query], numbers[1][document], float(gain)))
-    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
-    return csr_array((np.array(values, np.float64), (rows, columns)), shape=(len(queries), len(documents)))
-
-
-def _indexed(given: Given, what: str) -> tuple[VectorIndex, Sequence[str]]:
-    """Vectors as an index, and their ids; those of a plain table are its row numbers."""
-    if isinstance(given, VectorIndex):
-        return given, _numbered(len(given))
-    found = given if isinstance(given, Vectors) else _plain(given, what)
-    return VectorIndex(found.values, found.lengths), found.ids
-
-
-def _plain(given: Floats, what: str) -> Vectors:
-    table = np.asarray(given) if isinstance(given, np.ndarray) and given.dtype.kind == "f" else as_numbers(given, what)
-    return as_vectors(_numbered(len(table) if table.ndim else 0), table, where=f"{what} vectors", what=what)
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(map(str, range(count)))
 
 
 def _queries(count: int) -> str:

@@ -30,6 +30,7 @@ _KNOWN = {
     "length.title": "How many words the title has.",
     "length.body": "How many words the text has.",
     "similarity": "How similar the vectors of query and document are: the cosine between them.",
+    "similarity.plain": "The cosine between the document's vector and the query's own, before it was adapted.",
     "similarity.title": "How similar the vectors of query and title are: the cosine between them.",
     "found_by": "How many of the first-stage runs found the document.",
 } | {f"{name}.{key}": said.format(field=field) for name, said in _LOW_LEVEL.items() for key, field in _FIELDS.items()}

@@ -21,7 +21,17 @@ from querywise.errors import DataError
 from querywise.retrieval.bm25 import Found, search
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import hint_at_recall, vectors_of
-from querywise.retrieval.lists import FEATURES, VECTORS, WORDS, OwnLists, list_feature_names, list_features, union
+from querywise.retrieval.lists import (
+    FEATURES,
+    PLAIN,
+    SIMILARITY,
+    VECTORS,
+    WORDS,
+    OwnLists,
+    list_feature_names,
+    list_features,
+    union,
+)
 from querywise.retrieval.scores import NAMES, USUAL, Smoothing, write_scores
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads
@@ -31,6 +41,7 @@ from querywise.runtime.workers import workers
 _LENGTHS = ("length.title", "length.body")
 _BATCH = 32  # queries
 TOP, BOTH = 100, 50  # documents that BM25 finds alone, and that each of two lists finds
+ADAPTED = "vectors (adapted)"  # the run of adapted vectors
 _Thing = TypeVar("_Thing")
 
 
@@ -48,10 +59,10 @@ def trained_depths(notes: Mapping[str, Json]) -> Depths:
     return Depths(*(depth if type(depth) is int and depth > 0 else None for depth in told))
 
 
-def feature_names(index: Index) -> tuple[str, ...]:
-    """The columns, in order."""
+def feature_names(index: Index, *, adapted: bool = False) -> tuple[str, ...]:
+    """The columns, in order. adapted: where query vectors are adapted."""
     vectors = vectors_of(index)
-    return (*_word_features(index), *(() if vectors is None else list_feature_names(vectors)))
+    return (*_word_features(index), *(() if vectors is None else list_feature_names(vectors, adapted=adapted)))
 
 
 def _word_features(index: Index) -> tuple[str, ...]:
@@ -65,16 +76,17 @@ def candidates_for(
     top: int | None = None,
     vector_top: int | None = None,
     smoothing: Smoothing | None = None,
+    adapted: Floats | None = None,
 ) -> Candidates:
     """BM25's best documents for every query, best first, with their features; then what vectors find beside them.
 
     top: documents that BM25 finds; None is 100, or 50 where documents have vectors. vector_top: documents that their
-    vectors find; None is 50.
+    vectors find; None is 50. adapted: vectors of the queries to search by in the place of their own.
     """
     smooth = smoothing or Smoothing()
     depths = _depths(index, top, vector_top)
-    lists = _cut(_lists(index, queries, depths, smooth), depths)
-    return _assembled(index, queries, lists, [union(each) for each in lists], smooth)
+    lists = _cut(_lists(index, queries, depths, smooth, adapted), depths)
+    return _assembled(index, queries, lists, [union(each) for each in lists], smooth, adapted=adapted)
 
 
 def judged_candidates(
@@ -86,6 +98,7 @@ def judged_candidates(
     add_judged: bool = False,
     skip_unknown: bool = False,
     smoothing: Smoothing | None = None,
+    adapted: Floats | None = None,
 ) -> tuple[Judged, Coverage]:
     """The candidates of every judged query with their grades, and what retrieval missed.
 
@@ -100,6 +113,8 @@ def judged_candidates(
     skip_unknown: leave out judgements of documents that are not in the index instead of refusing them.
     smoothing: the parameters of BM25 and of the language models; None: k1 1.2, b 0.75, dirichlet 2000, jelinek_mercer
     0.1, absolute_discount 0.7.
+    adapted: vectors of the collection's queries, a row each, to search by in the place of their own, as AdaptedVectors
+    makes them; those of training queries by an adapter that was not trained on them.
 
     Returns: a Judged set with the 25 rankers' scores, lengths and the documents' columns as features; and its Coverage.
 
@@ -122,12 +137,15 @@ def judged_candidates(
     grades = _known_grades(collection, index, skip_unknown=skip_unknown)
     asked = [query_id for query_id in collection.queries.ids if query_id in grades]
     table = collection.queries.select(asked)
+    if adapted is not None:
+        place = {query_id: row for row, query_id in enumerate(collection.queries.ids)}
+        adapted = adapted[[place[query_id] for query_id in asked]]
     smooth = smoothing or Smoothing()
     # A system's own list is as deep whatever others find beside it.
     own = (TOP if top is None else top), (TOP if vector_top is None else vector_top)
-    whole, depths = _lists(index, table, own, smooth), _depths(index, top, vector_top)
+    whole, depths = _lists(index, table, own, smooth, adapted), _depths(index, top, vector_top)
     # Approximate search for fewer documents may find others: candidates are those that a service would find.
-    lists = _cut(_lists(index, table, depths, smooth) if _is_approximate(index) else whole, depths)
+    lists = _cut(_lists(index, table, depths, smooth, adapted) if _is_approximate(index) else whole, depths)
     _hint_at_recall(index, table, vector_top)
     found = [union(each) for each in lists]
     others = [
@@ -135,10 +153,16 @@ def judged_candidates(
         for query, each in zip(asked, found, strict=True)
     ]
     documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
-    candidates = _assembled(index, table, lists, documents, smooth, added=[len(more) for more in others])
+    added = [len(more) for more in others]
+    candidates = _assembled(index, table, lists, documents, smooth, added=added, adapted=adapted)
     judged = judged_by(candidates, {query: grades[query] for query in asked})
-    runs = tuple(_run(name, index, asked, own) for name, own in whole.items())
-    judged = replace(judged, runs=runs, losses=_losses(collection, index, table))
+    runs = [_run(name, index, asked, own, FEATURES[name]) for name, own in whole.items()]
+    if adapted is not None:
+        runs[1:] = [
+            _run(VECTORS, index, asked, _similar(index, table, own[1]), PLAIN),
+            _run(ADAPTED, index, asked, whole[VECTORS], SIMILARITY),
+        ]
+    judged = replace(judged, runs=tuple(runs), losses=_losses(collection, index, table))
     return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
 
 
@@ -213,18 +237,29 @@ def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -
     return grades
 
 
-def _lists(index: Index, queries: QueryTable, depths: tuple[int, int], smoothing: Smoothing) -> dict[str, list[Found]]:
+def _lists(
+    index: Index,
+    queries: QueryTable,
+    depths: tuple[int, int],
+    smoothing: Smoothing,
+    adapted: Floats | None = None,
+) -> dict[str, list[Found]]:
     """Every query's list by each system: BM25's, and the vectors' where documents have them."""
-    vectors = vectors_of(index)
-    if vectors is not None and queries.vectors is None:
-        raise DataError("The documents of this index have vectors, so the queries need vectors too; they have none.")
     texts = queries.texts or (None,) * len(queries)
     batches = _batches([text or "" for text in texts])
     words = workers().each(_best, batches, shared=(index, depths[0], smoothing), label="Candidates")
     found = {WORDS: [each for batch in words for each in batch]}
-    if vectors is not None and queries.vectors is not None:
-        found[VECTORS] = vectors.search(queries.vectors, top=depths[1])
+    if vectors_of(index) is not None:
+        found[VECTORS] = _similar(index, queries, depths[1], adapted)
     return found
+
+
+def _similar(index: Index, queries: QueryTable, top: int, adapted: Floats | None = None) -> list[Found]:
+    """The documents that vectors find: the queries' own, or those in their place."""
+    vectors = vectors_of(index)
+    if vectors is None or queries.vectors is None:
+        raise DataError("The documents of this index have vectors, so the queries need vectors too; they have none.")
+    return vectors.search(queries.vectors if adapted is None else adapted, top=top)
 
 
 def _depths(index: Index, top: int | None, vector_top: int | None) -> tuple[int, int]:
@@ -241,9 +276,9 @@ def _cut(lists: Mapping[str, Sequence[Found]], depths: tuple[int, int]) -> list[
     ]
 
 
-def _run(name: str, index: Index, query_ids: Sequence[str], lists: Sequence[Found]) -> Run:
+def _run(name: str, index: Index, query_ids: Sequence[str], lists: Sequence[Found], feature: str) -> Run:
     lists_by_query = dict(zip(query_ids, lists, strict=True))
-    return Run(name, OwnLists(index.document_ids, lists_by_query), FEATURES[name])
+    return Run(name, OwnLists(index.document_ids, lists_by_query), feature)
 
 
 def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Found]:
@@ -263,6 +298,7 @@ def _assembled(
     smoothing: Smoothing,
     *,
     added: Sequence[int] | None = None,
+    adapted: Floats | None = None,
 ) -> Candidates:
     """The documents of every query with their features; the last `added` of a query are marked."""
     texts = queries.texts or (None,) * len(queries)
@@ -277,26 +313,32 @@ def _assembled(
         for place, document in enumerate(each)
     )
     return Candidates(
-        features=np.hstack([features, *_beside(index, queries, lists, documents)]),
+        features=np.hstack([features, *_beside(index, queries, lists, documents, adapted)]),
         starts=np.cumsum([0, *map(len, documents)]),
         query_ids=queries.ids,
         document_ids=tuple(document for each in ids for document in each),
         comments=tuple(comments),
-        feature_names=feature_names(index),
+        feature_names=feature_names(index, adapted=adapted is not None),
         queries=queries,
     )
 
 
 def _beside(
-    index: Index, queries: QueryTable, lists: Sequence[Sequence[Found]], documents: Sequence[Ints]
+    index: Index,
+    queries: QueryTable,
+    lists: Sequence[Sequence[Found]],
+    documents: Sequence[Ints],
+    adapted: Floats | None,
 ) -> list[Floats]:
     """The features of vectors and lists, in one table; none where documents have no vectors."""
     vectors = vectors_of(index)
     if vectors is None or queries.vectors is None:
         return []
-    asked = list(zip(queries.vectors, lists, documents, strict=True))
+    count = len(list_feature_names(vectors, adapted=adapted is not None))
+    plain = [None] * len(queries) if adapted is None else list(queries.vectors)
+    asked = list(zip(queries.vectors if adapted is None else adapted, lists, documents, plain, strict=True))
     rows = in_threads(lambda each: list_features(vectors, *each), asked)
-    return [np.concatenate([np.zeros((0, len(list_feature_names(vectors)))), *rows])]
+    return [np.concatenate([np.zeros((0, count)), *rows])]
 
 
 def _features(asked: Sequence[tuple[str, Ints]], index: Index, smoothing: Smoothing) -> Floats:

@@ -14,6 +14,7 @@ from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats, Ints
 
 SIMILARITY = "similarity"
+PLAIN = "similarity.plain"  # of a query's own vector, where an adapted one finds and ranks documents
 RUNS = WORDS, VECTORS = "bm25", "vectors"
 FEATURES = {WORDS: BM25, VECTORS: SIMILARITY}  # the column that holds a run's scores
 _RANKS = tuple(f"run.{name}.rank" for name in RUNS)
@@ -39,10 +40,10 @@ class OwnLists(Mapping[str, Mapping[str, float]]):
         return len(self.lists)
 
 
-def list_feature_names(vectors: VectorIndex) -> tuple[str, ...]:
-    """The columns that documents with vectors have beside those of words."""
+def list_feature_names(vectors: VectorIndex, *, adapted: bool = False) -> tuple[str, ...]:
+    """The columns that documents with vectors have beside those of words. adapted: where query vectors are adapted."""
     titles = () if vectors.titles is None else ("similarity.title",)
-    return (SIMILARITY, *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
+    return (SIMILARITY, *((PLAIN,) if adapted else ()), *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
 
 
 def union(lists: Sequence[Found]) -> Ints:
@@ -56,13 +57,16 @@ def union(lists: Sequence[Found]) -> Ints:
     return every[np.sort(first)]
 
 
-def list_features(vectors: VectorIndex, query: Floats, lists: Sequence[Found], documents: Ints) -> Floats:
+def list_features(
+    vectors: VectorIndex, query: Floats, lists: Sequence[Found], documents: Ints, plain: Floats | None = None
+) -> Floats:
     """The columns of `list_feature_names` for some documents of one query, whose two lists these are.
 
     Similarities are cosines. In a list that does not have the document, score and reciprocal rank are 0, and the rank
-    is one more than the list has documents. `found_by` counts the lists that have it.
+    is one more than the list has documents. `found_by` counts the lists that have it. plain: the query's own vector,
+    where `query` is the adapted one.
     """
-    similar = [vectors.similarities(query, documents)]
+    similar = [vectors.similarities(each, documents) for each in (query, plain) if each is not None]
     if vectors.titles is not None:
         similar.append(vectors.titles.similarities(query, documents))
     scores, ranks, reciprocal = (np.zeros((len(documents), len(lists))) for _ in range(3))

@@ -19,6 +19,8 @@ from querywise.data.readers import FOLDER, TEXT, check_may_lack, paths_of, read_
 from querywise.data.rows import Missing
 from querywise.data.vectors import Vectors, read_vectors
 from querywise.errors import DataError, Hint
+from querywise.retrieval.adapted_vectors import Kind
+from querywise.retrieval.adapting import ADAPT, Adaptation
 from querywise.retrieval.approximate import require_usearch
 from querywise.retrieval.embedders.named import check_name
 from querywise.retrieval.embedding import embedded_queries, query_embedder, with_embedded
@@ -48,6 +50,7 @@ def read_judged(
     embed: str | None = None,
     vector_top: int | None = None,
     vector_search: str = "exact",
+    adapt: str = "off",
     missing: Missing = "refused",
 ) -> Judged:
     r"""One judged set of whatever the command line takes: one path or several.
@@ -64,6 +67,8 @@ def read_judged(
     embed: instead, the name of what makes such vectors, such as `lsa`.
     vector_top: how many documents vectors find, from 1 up; None is 50.
     vector_search: exact, or usearch, which is approximate and for large collections.
+    adapt: `auto`, `linear` or `by-query`: query vectors learn from the judgments, each query's from those of others
+    (`AdaptedVectors`); `auto` only where that helps.
     missing: "refused", or "allowed": features of a Parquet log may be missing, for a model with a policy.
 
     Returns: a Judged set.
@@ -79,9 +84,10 @@ def read_judged(
     ...     print(read_judged(file))
     Judged(1 query, 2 documents, 2 features, grades 0: 1, 1: 1)
     """
-    paths, retrieval = paths_of(data), Retrieval(top, vectors, embed, vector_top, vector_search=vector_search)
+    paths = paths_of(data)
+    retrieval = Retrieval(top, vectors, embed, vector_top, vector_search=vector_search, adapt=adapt)
     if len(paths) == 1 and is_collection(paths[0]):
-        return judged_from_text(paths[0], queries=queries, judgements=judgements, retrieval=retrieval).judged
+        return judged_from_text(paths[0], queries=queries, judgements=judgements, retrieval=retrieval).adapted()
     retrieval.refuse_vectors(paths)
     folder = next((path for path in paths if reader_of(path) is FOLDER), None)
     if folder is not None:
@@ -100,7 +106,8 @@ class Retrieval:
     top: documents that BM25 finds; None is 100, or 50 beside vectors. vectors: a folder with the vectors of documents
     and queries; embed: the name of what makes them instead. vector_top: documents that vectors find; None is 50.
     skip_unknown: leave out judgements and vectors of documents that are not in the corpus. language: whose stemmer;
-    None does not stem. vector_search: how vectors find documents, exact or approximately by usearch.
+    None does not stem. vector_search: how vectors find documents, exact or approximately by usearch. adapt: whether
+    query vectors learn from judgments: off, auto (where that helps), linear or by-query.
     """
 
     top: int | None = None
@@ -110,6 +117,7 @@ class Retrieval:
     skip_unknown: bool = False
     language: str | None = ENGLISH
     vector_search: str = "exact"
+    adapt: str = "off"
 
     def __post_init__(self) -> None:
         Tokeniser(self.language)  # refuses one that nobody knows
@@ -122,6 +130,12 @@ class Retrieval:
             said = f"vector_top={self.vector_top} is for documents with vectors; name them with vectors=FOLDER."
             raise DataError(said, arguments=("vector_top", "vectors"))
         self._check_search()
+        if self.adapt not in ADAPT:
+            said = f"adapt={self.adapt!r}: expected one of {', '.join(ADAPT)}."
+            raise DataError(said, arguments=("adapt",))
+        if self.adapt in ("linear", "by-query") and not self.by_vectors:
+            said = f"adapt={self.adapt!r} is for documents with vectors; name them with vectors=FOLDER or embed=NAME."
+            raise DataError(said, arguments=("adapt", "vectors"))
 
     def _check_search(self) -> None:
         """Refuse a way of search that is not known, not installed, or that has nothing to search."""
@@ -148,11 +162,19 @@ class Retrieval:
 
 
 class FromText(NamedTuple):
-    """The judged candidates of a text collection, what they cover, and what a model made of them must remember."""
+    """The judged candidates of a text collection, what they cover, and what a model made of them must remember.
+
+    adaptation: how their query vectors learn, where they are to; it has not been done yet.
+    """
 
     judged: Judged
     coverage: Coverage
     notes: JsonObject
+    adaptation: Adaptation | None = None
+
+    def adapted(self) -> Judged:
+        """The candidates by adapted vectors, each query's by those that were not trained on it."""
+        return self.judged if self.adaptation is None else self.adaptation.learned(self.judged).train
 
 
 def folds_of(
@@ -172,8 +194,12 @@ def folds_of(
     """
     check_group_by(group_by)
     if is_collection(data):
-        found = judged_from_text(data, queries=queries, judgements=judgements, retrieval=retrieval)
-        return make_folds(grouped_by(found.judged, group_by), seed=seed)
+        how = retrieval or Retrieval()
+        collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
+        found = _plain_candidates(collection, index, how)[0]
+        folds = make_folds(grouped_by(found, group_by), seed=seed)
+        adaptation = _adaptation(collection, index, how)
+        return folds if adaptation is None else folds.learning(adaptation.fold)
     if retrieval is not None:
         retrieval.refuse_vectors([data])
     check_may_lack(data, missing)
@@ -215,7 +241,14 @@ def judged_from_text(
     """The judged candidates of a text collection; also_judged: files of judgements to add to its own."""
     how = retrieval or Retrieval()
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements, also_judged=also_judged)
-    judged, coverage = judged_candidates(
+    judged, coverage = _plain_candidates(collection, index, how, add_judged=add_judged)
+    return FromText(judged, coverage, retrieval_notes(index, how), _adaptation(collection, index, how))
+
+
+def _plain_candidates(
+    collection: Collection, index: Index, how: Retrieval, *, add_judged: bool = False
+) -> tuple[Judged, Coverage]:
+    return judged_candidates(
         collection,
         index,
         top=how.top,
@@ -223,7 +256,14 @@ def judged_from_text(
         add_judged=add_judged,
         skip_unknown=how.skip_unknown,
     )
-    return FromText(judged, coverage, retrieval_notes(index, how))
+
+
+def _adaptation(collection: Collection, index: Index, how: Retrieval) -> Adaptation | None:
+    """How query vectors learn, where they are to."""
+    if how.adapt == "off" or not how.by_vectors:
+        return None
+    kind: Kind = "linear" if how.adapt == "linear" else "by-query" if how.adapt == "by-query" else "auto"
+    return Adaptation(collection, index, kind, how.top, how.vector_top, how.skip_unknown)
 
 
 def indexed_text(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from querywise.contracts.asking import adapter_of
 from querywise.data.collections import Collection
 from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
@@ -64,7 +65,9 @@ def answer(
     table = QueryTable(("query",), texts=(text,), vectors=None if vector is None else vector[None, :])
     searched = without_vectors(index) if ranker is None else index
     depth = TOP if ranker is None and top is None else top
-    candidates = candidates_for(searched, table, top=depth, vector_top=vector_top, smoothing=smoothing)
+    adapter = adapter_of(ranker)
+    adapted = None if adapter is None or table.vectors is None else adapter.transform(table.vectors)
+    candidates = candidates_for(searched, table, top=depth, vector_top=vector_top, smoothing=smoothing, adapted=adapted)
     assert candidates.document_ids is not None
     bm25 = candidates.features[:, candidates.column_of(BM25)]
     scores = bm25 if ranker is None or not len(bm25) else ranker.predict(candidates)

@@ -350,9 +350,25 @@ COUNT = Whole(1, 2**31 - 1)
 POSITIVE = Number(above=0.0)
 SHARE = Number(least=0.0, most=1.0)
 ANY_NUMBER = Number(finite=False)  # shown to people, and never computed with
+
+
+class MovesQueries(Protocol):
+    """What a ranker keeps of the adapter by whose vectors its candidates were found."""
+
+    @property
+    def adapts(self) -> bool:
+        """Whether it moves queries at all."""
+        ...
+
+    def transform(self, query_vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The vectors to search by."""
+        ...
+
+
 FITTED = contents(  # what every ranker learns
     feature_count_=Whole(0, 100_000, "features"),
     feature_names_=Optional(Several(Text(), "features")),
+    adapter_=Absent(Part(MovesQueries, sizes=None)),
 )
 
 

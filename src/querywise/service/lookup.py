@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.contracts.answers import Answer
+from querywise.contracts.asking import adapter_of
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Embedder
 from querywise.contracts.run_weights import run_weights
@@ -71,7 +72,7 @@ class Lookup:
         """Raise an error if the index or the judged queries have other features than the model; then rehearse."""
         count, names = model.manifest.feature_count, model.manifest.feature_names
         if self.index is not None:
-            made = feature_names(self.index)
+            made = feature_names(self.index, adapted=adapter_of(model.ranker) is not None)
             if len(made) != count or (names is not None and names != made):
                 raise DataError(
                     f"The index gives {len(made)} features ({made[0]} …); the model was trained on {count}"
@@ -129,7 +130,9 @@ class Lookup:
         depths = Depths() if model is None else trained_depths(model.manifest.notes)
         words = BOTH if depths.top is None else depths.top
         found = words if top is None else min(top, words)
-        return candidates_for(self.index, table, top=found, vector_top=depths.vector_top)
+        adapter = None if model is None else adapter_of(model.ranker)
+        adapted = None if adapter is None or table.vectors is None else adapter.transform(table.vectors)
+        return candidates_for(self.index, table, top=found, vector_top=depths.vector_top, adapted=adapted)
 
     def size_of(self, query: Query, top: int | None) -> int:
         """About how many documents `candidates` finds: those of a judged query, or as many as are searched for."""

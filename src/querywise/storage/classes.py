@@ -13,7 +13,10 @@ from querywise.runtime.values import Json
 
 _PACKAGE = "querywise"
 # The only modules that a folder can have imported: those of the rooms that have stored classes.
-_NAME = re.compile(r"((?:learners|locality|rankers)(?:\.[a-z]\w{,50}){1,4}|runtime\.scaling)\.([A-Z]\w{,50})", re.ASCII)
+_NAME = re.compile(
+    r"((?:learners|locality|rankers)(?:\.[a-z]\w{,50}){1,4}|runtime\.scaling|retrieval\.adapted_vectors)\.([A-Z]\w{,50})",
+    re.ASCII,
+)
 
 # Classes that folders up to version 0.2 name without their module. This list is frozen.
 _BARE = """

@@ -1,0 +1,125 @@
+"""Candidates of a text collection found by adapted query vectors, without judgments leaking into what is learned.
+
+Training queries are moved by adapters that were not trained on them; validation and test queries by the adapter trained
+on all training queries. Query views go on looking at the vectors as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.data.collections import Collection
+from querywise.data.folds import Fold
+from querywise.data.judged import Judged
+from querywise.data.run_columns import Run
+from querywise.errors import DataError
+from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
+from querywise.retrieval.features import ADAPTED, judged_candidates
+from querywise.retrieval.index import Index
+from querywise.retrieval.indexed_vectors import vectors_of
+from querywise.retrieval.lists import VECTORS
+from querywise.runtime.arrays import Floats
+from querywise.runtime.progress import announce, doing
+
+ADAPT = ("auto", "off", "linear", "by-query")
+
+
+class Adapted(NamedTuple):
+    """Training queries with candidates found by cross-fitted vectors, and the adapter for all other queries."""
+
+    train: Judged
+    adapter: AdaptedVectors
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptation:
+    """How the candidates of one collection are found anew where query vectors learn.
+
+    kind: `auto` chooses, and moves queries only where cross-validation on the training queries shows a gain.
+    top, vector_top: documents that BM25 and vectors find. skip_unknown: leave out judgments of unknown documents.
+    """
+
+    collection: Collection
+    index: Index
+    kind: Kind
+    top: int | None = None
+    vector_top: int | None = None
+    skip_unknown: bool = False
+
+    def fold(self, fold: Fold) -> Fold:
+        """The same fold by vectors that learned from its training part alone; as it is where that gains nothing."""
+        found = self.learned(fold.train)
+        if not found.adapter.adapts:
+            return Fold(*map(_with_both_runs, fold))
+        valid, test = (self.found_by(part, found.adapter) for part in (fold.valid, fold.test))
+        return Fold(found.train, valid, test)
+
+    def learned(self, train: Judged) -> Adapted:
+        """An adapter trained on these queries, and their candidates by vectors that were not trained on each."""
+        adapter = AdaptedVectors(self.kind, gate=self.kind == "auto")
+        vectors = vectors_of(self.index)
+        if vectors is None:
+            raise DataError("Query vectors can only be adapted where documents have vectors.", arguments=("adapt",))
+        own = self._vectors(train)
+        moved = adapter.fit_transform(
+            own, vectors, self._gains(train.query_ids), groups=np.asarray(train.groups, dtype=np.int64)
+        )
+        announce(adapter.said())
+        return Adapted(self._found(train, moved) if adapter.adapts else train, adapter)
+
+    def found_by(self, part: Judged, adapter: AdaptedVectors) -> Judged:
+        """The candidates of queries that the adapter was not trained on."""
+        return self._found(part, adapter.transform(self._vectors(part)))
+
+    def _found(self, part: Judged, vectors: Floats) -> Judged:
+        """The candidates of some queries by these vectors; all else that is known of them stays."""
+        if not len(part):
+            return part
+        asked, table = set(part.query_ids), part.candidates.queries
+        own = replace(
+            self.collection,
+            queries=table,
+            judgements=tuple(each for each in self.collection.judgements if each.query in asked),
+        )
+        with doing("Candidates by adapted vectors"):
+            found, _ = judged_candidates(
+                own,
+                self.index,
+                top=self.top,
+                vector_top=self.vector_top,
+                skip_unknown=self.skip_unknown,
+                adapted=vectors,
+            )
+        return replace(found, losses=part.losses)
+
+    def _vectors(self, part: Judged) -> Floats:
+        table = part.candidates.queries
+        if table is None or table.vectors is None:
+            raise DataError("The queries have no vectors to adapt.", arguments=("adapt",))
+        return table.vectors
+
+    def _gains(self, query_ids: Sequence[str]) -> csr_array:
+        """Queries × documents of the index: grades, where they are above 0."""
+        grades = self.collection.grades()
+        rows: list[int] = []
+        columns: list[int] = []
+        values: list[float] = []
+        for row, query in enumerate(query_ids):
+            for document, grade in grades.get(query, {}).items():
+                place = self.index.place_of(document)
+                if place is not None and grade > 0:
+                    rows.append(row)
+                    columns.append(place)
+                    values.append(float(grade))
+        return csr_array((values, (rows, columns)), shape=(len(query_ids), len(self.index)), dtype=np.float64)
+
+
+def _with_both_runs(part: Judged) -> Judged:
+    """Where no query is moved, the run of adapted vectors is that of the vectors as they are."""
+    same = [Run(ADAPTED, run.scores) for run in part.runs if run.name == VECTORS]
+    return replace(part, runs=(*part.runs, *same))

@@ -1,0 +1,255 @@
+"""Judged queries and the documents of a collection as vectors, and the pool of documents that adapters learn on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+
+from querywise.data.query_groups import deal, equal_sizes
+from querywise.data.vectors import Vectors, as_vectors
+from querywise.errors import DataError
+from querywise.retrieval.query_adapter import Basis, Kernel, Problem
+from querywise.retrieval.vector_search import VectorIndex
+from querywise.runtime.arrays import Bools, Floats, Ints, Singles
+from querywise.runtime.threads import in_threads, one_blas_thread, slices
+
+Given: TypeAlias = "Floats | Vectors | VectorIndex"
+Judgments: TypeAlias = "csr_array | Mapping[str, Mapping[str, float]]"
+CUT = 10  # documents that the measure of a choice looks at
+_ROWS = 128  # queries at a time
+_POOL, _BEST = 4_000, 20  # else documents in the pool, and of them the best of each query
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedVectors:
+    """The queries that teach: their ids, vectors of unit length, gains × documents, weights and groups.
+
+    every: the vectors of all queries that were given; rows: which of them teach.
+    """
+
+    ids: tuple[str, ...]
+    queries: Floats
+    gains: csr_array
+    weights: Floats
+    groups: Ints
+    documents: VectorIndex
+    every: Floats
+    rows: Ints
+
+    @staticmethod
+    def of(
+        queries: Given, documents: Given, judgments: Judgments, weights: Floats | None, groups: Ints | None
+    ) -> JudgedVectors:
+        """What was given, checked, without the queries that teach nothing."""
+        own, ids = indexed(queries, "query")
+        index, document_ids = indexed(documents, "document")
+        every = np.asarray(own.of(slice(None)), dtype=np.float64)
+        if index.dimension != every.shape[1]:
+            raise DataError(
+                f"The query vectors have {every.shape[1]} numbers, those of documents {index.dimension}. All must come "
+                "from the same embedding model."
+            )
+        gains = _gains(judgments, ids, document_ids)
+        counted_as = np.ones(len(ids)) if weights is None else as_numbers(weights, "weights")
+        if counted_as.shape != (len(ids),) or not (np.isfinite(counted_as).all() and (counted_as >= 0).all()):
+            raise DataError(f"weights: expected {len(ids)} numbers from 0 up, one per query.", arguments=("weights",))
+        alone = np.arange(len(ids)) if groups is None else np.asarray(groups)
+        if alone.shape != (len(ids),):
+            raise DataError(f"groups: expected {len(ids)} numbers, one per query.", arguments=("groups",))
+        teaches = (np.diff(gains.indptr) > 0) & (np.abs(every).max(axis=1, initial=0.0) > 0) & (counted_as > 0)
+        # By their ids, so that the order in which they are given changes nothing.
+        rows = np.array(sorted(np.flatnonzero(teaches).tolist(), key=ids.__getitem__), np.int64)
+        return JudgedVectors(
+            tuple(ids[row] for row in rows.tolist()),
+            unit(every[rows]),
+            _largest_one(gains[rows]),
+            counted_as[rows] / counted_as.max(initial=0.0) if len(rows) else np.zeros(0),
+            np.unique(alone[rows], return_inverse=True)[1],
+            index,
+            every,
+            rows,
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def groups_there(self) -> int:
+        """How many groups of queries there are."""
+        return len(np.unique(self.groups))
+
+    def pool(self, *, everything: bool = False) -> Pool:
+        """The documents of the softmax: all, or those judged, each query's best by the plain vectors, and others."""
+        count = len(self.documents)
+        base = chosen = np.arange(count)
+        if not everything and count > _POOL:
+            best = np.unique(
+                np.concatenate([each.documents for each in self.documents.search(self.queries, top=_BEST)])
+            )
+            others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(count), best))
+            base = np.concatenate([best, others[: max(_POOL - len(best), 0)]])
+            chosen = np.union1d(base, self.gains.indices)
+        vectors = np.asarray(self.documents.of(chosen), dtype=np.float32)
+        lengths = self.documents.lengths[chosen]
+        vectors = vectors * np.divide(1.0, lengths, out=np.zeros(len(chosen)), where=lengths > 0)[:, None]
+        gains = csr_array(self.gains[:, chosen])
+        known = np.isin(chosen, base)
+        return Pool(self.ids, self.queries, gains, self.weights, self.groups, vectors.astype(np.float32), known)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The queries that teach, and the documents that the softmax is over.
+
+    known: which of the documents are there whatever is judged.
+    """
+
+    ids: tuple[str, ...]
+    queries: Floats
+    gains: csr_array
+    weights: Floats
+    groups: Ints
+    documents: Singles
+    known: Bools
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def parts(self, count: int, seed: int) -> list[Ints]:
+        """The queries dealt into parts, groups whole. The draw depends on their ids, not on their order."""
+        shuffled = np.random.default_rng(seed).permutation(len(self))
+        return deal(shuffled, equal_sizes(len(self), count), self.groups)
+
+    def select(self, rows: Ints) -> Pool:
+        """Some of the queries."""
+        ids = tuple(self.ids[row] for row in rows.tolist())
+        gains, weights, groups = self.gains[rows], self.weights[rows], self.groups[rows]
+        return Pool(ids, self.queries[rows], gains, weights, groups, self.documents, self.known)
+
+    def without_others(self) -> Pool:
+        """The same without the documents that only the judgments of other queries have brought here."""
+        kept = self.known.copy()
+        kept[self.gains.indices] = True
+        if kept.all():
+            return self
+        return replace(self, gains=csr_array(self.gains[:, kept]), documents=self.documents[kept], known=kept[kept])
+
+    def problem(self, kernel: Kernel, landmarks: Floats, temperature: float, l2: float) -> Problem:
+        """The objective over all these queries."""
+        shares = self.gains.multiply(1 / self.gains.sum(axis=1)[:, None]).tocsr()
+        judged, columns = np.unique(shares.indices, return_inverse=True)
+        own = csr_array((shares.data, columns, shares.indptr), shape=(len(self), len(judged)))
+        targets = np.asarray(own @ self.documents[judged].astype(np.float64))
+        with one_blas_thread():
+            basis = Basis.of(kernel, self.queries, landmarks)
+        return Problem(basis, self.queries, self.documents, targets, self.weights / self.weights.sum(), temperature, l2)
+
+    def quality(self, vectors: Floats) -> Floats:
+        """NDCG of every query, gains as they are, by the similarities of these vectors to the pool's documents."""
+
+        def block(rows: slice) -> Floats:
+            similar = vectors[rows].astype(np.float32) @ self.documents.T
+            top = np.argpartition(-similar, min(CUT, similar.shape[1] - 1), axis=1)[:, :CUT]
+            order = np.argsort(-np.take_along_axis(similar, top, axis=1), axis=1, kind="stable")
+            best = np.take_along_axis(top, order, axis=1)
+            own = self.gains[rows].toarray()
+            found = np.take_along_axis(own, best, axis=1)
+            ideal = -np.sort(-own, axis=1)[:, :CUT]
+            discounts = 1 / np.log2(np.arange(2, found.shape[1] + 2))
+            return np.asarray((found @ discounts) / (ideal @ discounts[: ideal.shape[1]]))
+
+        with one_blas_thread():
+            return np.concatenate(in_threads(block, slices(len(self), _ROWS)))
+
+
+def unit(vectors: Floats) -> Floats:
+    """The same vectors of length 1; those of zeros stay."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    found: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return found
+
+
+def as_numbers(values: ArrayLike, what: str) -> Floats:
+    """Numbers of double precision; a DataError of what is none."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"{what}: expected a table of numbers; found {type(values).__name__}.") from None
+
+
+def _largest_one(gains: csr_array) -> csr_array:
+    """The same gains with a largest one of 1 in each row, all of which have a gain."""
+    if not gains.nnz:
+        return gains
+    tops = np.maximum.reduceat(gains.data, gains.indptr[:-1])
+    shares = gains.data / np.repeat(tops, np.diff(gains.indptr))
+    return csr_array((shares, gains.indices, gains.indptr), shape=gains.shape)
+
+
+def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str]) -> csr_array:
+    """Queries × documents."""
+    table = _listed(judgments, queries, documents) if isinstance(judgments, Mapping) else _table(judgments)
+    if table.shape != (len(queries), len(documents)):
+        raise DataError(
+            f"judgments: a table of {table.shape}; there are {len(queries)} query and {len(documents)} document "
+            "vectors.",
+            arguments=("judgments",),
+        )
+    if not (np.isfinite(table.data).all() and (table.data >= 0).all()):
+        raise DataError("judgments: a gain is below 0 or not finite; gains are 0 or more.", arguments=("judgments",))
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    return table
+
+
+def _table(judgments: csr_array) -> csr_array:
+    """A copy, in double precision."""
+    try:
+        found: csr_array = csr_array(judgments).astype(np.float64)
+        return found
+    except (TypeError, ValueError, AttributeError):
+        said = f"judgments: found {type(judgments).__name__}; expected query → document → gain, or a table of gains."
+        raise DataError(said, arguments=("judgments",)) from None
+
+
+def _listed(judgments: Mapping[str, Any], queries: Sequence[str], documents: Sequence[str]) -> csr_array:
+    """Judgments by ids as a table."""
+    numbers = {each: row for row, each in enumerate(queries)}, {each: row for row, each in enumerate(documents)}
+    entries = []
+    for query, own in judgments.items():
+        if not isinstance(own, Mapping):
+            said = f"judgments: query {query!r:.60} has {own!r:.60}; expected document → gain."
+            raise DataError(said, arguments=("judgments",))
+        for document, gain in own.items():
+            for what, name, known in (("query", query, numbers[0]), ("document", document, numbers[1])):
+                if name not in known:
+                    said = f"judgments: {what} {name!r:.60} has no vector."
+                    raise DataError(f"{said} Give it one, or leave its judgments out.", arguments=("judgments",))
+            if not isinstance(gain, (int, float, np.number)):
+                said = f"judgments: {gain!r:.60} for query {query!r:.60} and document {document!r:.60} is no number."
+                raise DataError(said, arguments=("judgments",))
+            entries.append((numbers[0][query], numbers[1][document], float(gain)))
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return csr_array((np.array(values, np.float64), (rows, columns)), shape=(len(queries), len(documents)))
+
+
+def indexed(given: Given, what: str) -> tuple[VectorIndex, Sequence[str]]:
+    """Vectors as an index, and their ids; those of a plain table are its row numbers."""
+    if isinstance(given, VectorIndex):
+        return given, _numbered(len(given))
+    found = given if isinstance(given, Vectors) else _plain(given, what)
+    return VectorIndex(found.values, found.lengths), found.ids
+
+
+def _plain(given: Floats, what: str) -> Vectors:
+    table = np.asarray(given) if isinstance(given, np.ndarray) and given.dtype.kind == "f" else as_numbers(given, what)
+    return as_vectors(_numbered(len(table) if table.ndim else 0), table, where=f"{what} vectors", what=what)
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))

@@ -1,0 +1,201 @@
+"""Candidates found by adapted query vectors: what learns from what, in folds, curves, models and search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from querywise import RankSVM, load, save
+from querywise.contracts.asking import adapter_of
+from querywise.data.collections import Collection, Document
+from querywise.data.folds import Fold, make_folds
+from querywise.data.judged import Judged
+from querywise.data.judgements import Judgement
+from querywise.data.query_table import QueryTable
+from querywise.data.vectors import CollectionVectors, as_vectors
+from querywise.errors import DataError
+from querywise.evaluation.compare import compare
+from querywise.evaluation.learning_curves import cut, learning_curves
+from querywise.methods import METHODS
+from querywise.retrieval.adapting import Adaptation
+from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
+from querywise.retrieval.index import Index, build_index
+from querywise.retrieval.indexed_vectors import with_vectors
+from querywise.retrieval.lists import PLAIN, SIMILARITY, VECTORS
+from querywise.retrieval.reading import Retrieval
+from querywise.retrieval.search import answer
+from querywise.runtime.arrays import Floats
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.lookup import Lookup
+from querywise.service.schema import Query
+
+TOPICS, EACH, DIMENSION = 8, 20, 12
+
+
+def _near(rows: Floats, noise: float, random: np.random.Generator) -> Floats:
+    found: Floats = rows + noise * random.standard_normal(rows.shape)
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    return found
+
+
+def made(*, helpful: bool = True) -> tuple[Collection, Index]:
+    """Topics whose queries lie together and whose answers lie together, but elsewhere: a shift that can be learned."""
+    random = np.random.default_rng(3)
+    asked, found = (_near(np.zeros((TOPICS, DIMENSION)), 1.0, random) for _ in range(2))
+    topic = np.repeat(np.arange(TOPICS), EACH)
+    documents = _near(found[topic], 0.12, random)
+    queries = _near(asked[topic], 0.12, random)
+    grades = topic if helpful else random.permutation(topic)
+    names = [f"d{number}" for number in range(len(topic))]
+    words = [f"word{number % 11} other{number % 7}" for number in range(len(topic))]
+    texts = [Document(name, "", text) for name, text in zip(names, words, strict=True)]
+    ids = tuple(f"q{number}" for number in range(len(topic)))
+    table = QueryTable(ids, texts=tuple(f"word{number % 11}" for number in range(len(topic))), vectors=queries)
+    judgments = [
+        Judgement(query, names[number], 1, "")
+        for query, own in zip(ids, grades.tolist(), strict=True)
+        for number in np.flatnonzero(topic == own)[:6].tolist()
+    ]
+    index = with_vectors(build_index(texts), CollectionVectors(as_vectors(names, documents)))
+    return Collection("made up", lambda: texts, table, tuple(judgments)), index
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[Collection, Index, Judged]:
+    collection, index = made()
+    return collection, index, judged_candidates(collection, index, top=10, vector_top=10)[0]
+
+
+def adaptation(world: tuple[Collection, Index, Judged], kind: str = "by-query") -> Adaptation:
+    collection, index, _ = world
+    return Adaptation(collection, index, "by-query" if kind == "by-query" else "auto", top=10, vector_top=10)
+
+
+def test_a_fold_is_found_by_vectors_that_learned_from_its_training_part(
+    world: tuple[Collection, Index, Judged],
+) -> None:
+    fold = make_folds(world[2])[0]
+    found = adaptation(world).fold(fold)
+    for part, before in zip(found, fold, strict=True):
+        assert part.query_ids == before.query_ids
+        assert part.feature_names == feature_names(world[1], adapted=True)
+        assert [run.name for run in part.runs] == ["bm25", VECTORS, ADAPTED]
+        assert part.candidates.queries is not None
+        assert before.candidates.queries is not None
+        assert np.array_equal(part.candidates.queries.vectors, before.candidates.queries.vectors)  # type: ignore[arg-type]
+    plain, moved = (
+        found.test.candidates.features[:, found.test.candidates.column_of(each)] for each in (PLAIN, SIMILARITY)
+    )
+    assert moved[found.test.labels > 0].mean() > plain[found.test.labels > 0].mean() + 0.2
+
+
+def test_judgments_of_other_parts_teach_nothing(world: tuple[Collection, Index, Judged]) -> None:
+    """A planted leak: every test and validation query is said to be answered by one document."""
+    collection, index, judged = world
+    fold = make_folds(judged)[0]
+    outside = {*fold.valid.query_ids, *fold.test.query_ids}
+    planted = tuple(each._replace(document="d0") for each in collection.judgements if each.query in outside)
+    kept = tuple(each for each in collection.judgements if each.query not in outside)
+    changed = replace(collection, judgements=kept + tuple({each.query: each for each in planted}.values()))
+    found = adaptation(world).fold(fold)
+    again = Adaptation(changed, index, "by-query", top=10, vector_top=10).fold(fold)
+    assert np.array_equal(found.train.candidates.features, again.train.candidates.features)
+    assert np.array_equal(found.test.candidates.features, again.test.candidates.features)
+
+
+def test_the_planted_leak_would_be_found() -> None:
+    """Where nothing can be learned from other queries, an adapter that saw a query's own judgments still finds them."""
+    collection, index = made(helpful=False)
+    judged = judged_candidates(collection, index, top=10, vector_top=10)[0]
+    own = Adaptation(collection, index, "by-query", top=10, vector_top=10)
+    train, adapter = own.learned(make_folds(judged)[0].train)
+    leaking = own.found_by(make_folds(judged)[0].train, adapter)
+    assert leaking.labels.sum() > 1.2 * train.labels.sum()
+
+
+def test_auto_leaves_queries_where_they_are_if_that_gains_nothing() -> None:
+    collection, index = made(helpful=False)
+    judged = judged_candidates(collection, index, top=10, vector_top=10)[0]
+    fold = make_folds(judged)[0]
+    found = Adaptation(collection, index, "auto", top=10, vector_top=10).fold(fold)
+    assert np.array_equal(found.test.candidates.features, fold.test.candidates.features)
+    assert found.test.feature_names == fold.test.feature_names
+    small = Fold(*(part.select(range(min(len(part), 30))) for part in fold))
+    assert Adaptation(*made(), "auto", top=10, vector_top=10).fold(small).test.feature_names == fold.test.feature_names
+
+
+def test_both_rows_of_vectors_are_measured_on_their_own_lists(world: tuple[Collection, Index, Judged]) -> None:
+    folds = make_folds(world[2]).learning(adaptation(world).fold)
+    rankers = {name: METHODS[name].build() for name in ("vectors", "vectors-adapted")}
+    found = compare(rankers, folds, measures="ndcg@10")
+    means = {name: float(found.evaluations[name].mean()["ndcg@10"]) for name in rankers}
+    assert means["vectors-adapted"] > means["vectors"] + 0.3
+    plain = compare(rankers, make_folds(world[2]), measures="ndcg@10")
+    assert float(plain.evaluations["vectors"].mean()["ndcg@10"]) == means["vectors"]
+
+
+def test_learning_curves_learn_the_vectors_anew_at_every_size(world: tuple[Collection, Index, Judged]) -> None:
+    seen: list[int] = []
+    own = adaptation(world)
+
+    def counting(fold: Fold) -> Fold:
+        seen.append(len(fold.train))
+        return own.fold(fold)
+
+    folds = make_folds(world[2]).learning(counting)
+    assert folds.sizes() == [96] * 5
+    assert seen == []
+    learning_curves({"vectors": METHODS["vectors-adapted"].build()}, folds, measures="ndcg@10")
+    assert sorted(set(seen)) == [30, 60, 96]
+    assert len(cut(folds[0], 30).train) == 30
+
+
+def test_a_model_keeps_its_adapter_for_new_queries(tmp_path: Path, world: tuple[Collection, Index, Judged]) -> None:
+    collection, index, judged = world
+    train, adapter = adaptation(world).learned(judged)
+    ranker = RankSVM().fit(train)
+    assert adapter_of(ranker) is None
+    ranker.adapter_ = adapter
+    save(ranker, tmp_path / "model")
+    again = load(tmp_path / "model")
+    kept = adapter_of(again)
+    assert kept is not None
+    assert collection.queries is not None
+    assert collection.queries.vectors is not None
+    query = collection.queries.select(["q5"])
+    assert query.vectors is not None
+    assert np.array_equal(kept.transform(query.vectors), adapter.transform(query.vectors))
+    table = QueryTable(("query",), texts=query.texts, vectors=query.vectors)
+    candidates = candidates_for(index, table, top=10, vector_top=10, adapted=adapter.transform(query.vectors))
+    expected = candidates.document_ids
+    shown = answer(index, "word5", ranker=again, vector=query.vectors[0], top=10, vector_top=10)
+    assert expected is not None
+    assert {each.document for each in shown} == set(expected)
+
+
+def test_wrong_choices_are_refused() -> None:
+    for adapt in ("yes", "linear", "by-query"):
+        with pytest.raises(DataError, match="adapt="):
+            Retrieval(adapt=adapt)
+    assert Retrieval(adapt="auto").adapt == "auto"
+
+
+def test_the_service_searches_by_adapted_vectors(tmp_path: Path, world: tuple[Collection, Index, Judged]) -> None:
+    collection, index, judged = world
+    train, adapter = adaptation(world).learned(judged)
+    ranker = RankSVM().fit(train)
+    ranker.adapter_ = adapter
+    save(ranker, tmp_path / "model", notes={"vectors": {"top": 10, "vector_top": 10, "dimension": DIMENSION}})
+    assert collection.queries is not None
+    assert collection.queries.vectors is not None
+    vector = collection.queries.vectors[5]
+    model, lookup = LoadedModel.from_folder(tmp_path / "model"), Lookup(index)
+    lookup.check(model)
+    found = lookup.candidates(Query(id="q", text="word5", vector=vector.tolist()), None, model)
+    table = QueryTable(("q",), texts=("word5",), vectors=vector[None])
+    expected = candidates_for(index, table, top=10, vector_top=10, adapted=adapter.transform(vector[None]))
+    assert found.document_ids == expected.document_ids
+    assert np.array_equal(found.features, expected.features)
