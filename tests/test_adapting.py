@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from querywise import RankSVM, load, save
-from querywise.contracts.asking import adapter_of
+from querywise.contracts.answers import adapter_of
 from querywise.data.collections import Collection, Document
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Judged

@@ -20,6 +20,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.rows import ZERO, reading_for
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.stored import MovesQueries
 
 Scale: TypeAlias = Literal["raw", "range", "z", "rank"]
 Rows: TypeAlias = Ints | slice  # some documents of a query, by row
@@ -284,6 +285,11 @@ class Scorer(Protocol):
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         ...
+
+
+def adapter_of(ranker: Scorer | None) -> MovesQueries | None:
+    """What adapts the vectors of queries for a ranker; None if it was trained on vectors as they are."""
+    return getattr(ranker, "adapter_", None)
 
 
 class Opaque:

@@ -19,7 +19,6 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.stored import MovesQueries
 
 if TYPE_CHECKING:
-    from querywise.contracts.answers import Scorer
     from querywise.data.frames import Table
 
 Asked: TypeAlias = "Candidates | Judged | Table"
@@ -46,11 +45,6 @@ class AnyRanker(Estimator):
         super().__init_subclass__()
         if "fit" in vars(cls):
             cls.fit = _explained(cls.fit)  # type: ignore[attr-defined]
-
-
-def adapter_of(ranker: Scorer | None) -> MovesQueries | None:
-    """What adapts the vectors of queries for a ranker; None if it was trained on vectors as they are."""
-    return getattr(ranker, "adapter_", None)
 
 
 def predicts(method: Callable[[_Ranker, Candidates], Floats]) -> Callable[[_Ranker, Asked], Floats]:

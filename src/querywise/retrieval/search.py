@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from querywise.contracts.asking import adapter_of
+from querywise.contracts.answers import adapter_of
 from querywise.data.collections import Collection
 from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.contracts.answers import Answer
-from querywise.contracts.asking import adapter_of
+from querywise.contracts.answers import Answer, adapter_of
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Embedder
 from querywise.contracts.run_weights import run_weights
