@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from querywise import RankSVM, load, save
 from querywise.contracts.answers import adapter_of
 from querywise.data.collections import Collection, Document
-from querywise.data.folds import Fold, make_folds
+from querywise.data.folds import Fold, Folds, make_folds
 from querywise.data.judged import Judged
 from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
@@ -20,6 +21,8 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import compare
 from querywise.evaluation.learning_curves import cut, learning_curves
 from querywise.methods import METHODS
+from querywise.reproduction.vectors import reproduce
+from querywise.retrieval.adapted_vectors import Kind
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
 from querywise.retrieval.index import Index, build_index
@@ -199,3 +202,25 @@ def test_the_service_searches_by_adapted_vectors(tmp_path: Path, world: tuple[Co
     expected = candidates_for(index, table, top=10, vector_top=10, adapted=adapter.transform(vector[None]))
     assert found.document_ids == expected.document_ids
     assert np.array_equal(found.features, expected.features)
+
+
+@pytest.mark.slow
+def test_reproduce_vectors_tests_every_ranking_against_its_plain_self(
+    tmp_path: Path, world: tuple[Collection, Index, Judged]
+) -> None:
+    collection, index, judged = world
+
+    def folds(kind: str) -> Folds:
+        plain = make_folds(judged)
+        if kind == "off":
+            return plain
+        chosen: Kind = "linear" if kind == "linear" else "by-query" if kind == "by-query" else "auto"
+        return plain.learning(Adaptation(collection, index, chosen, top=10, vector_top=10).fold)
+
+    table = reproduce(folds, tmp_path / "out")
+    lines = [line for line in table.read_text().splitlines() if line.startswith("| ") and "ranking" not in line]
+    ranked = ["rrf", "weights", "single", "lambdamart", "blend"]
+    alone = ["vectors, one linear map", "vectors, by query", "vectors, auto"]
+    assert [line.split("|")[1].strip() for line in lines][-8:] == [*alone, *ranked]
+    numbers = json.loads((tmp_path / "out" / "numbers.json").read_text())
+    assert numbers["p_holm"]["ndcg@10"]["vectors, by query"] < 0.01

@@ -205,6 +205,7 @@ def reproduce(
     from querywise.display.words import printable
     from querywise.evaluation.tuning import without_hints
     from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
+    from querywise.reproduction import vectors as adapted
     from querywise.retrieval.reading import folds_of
 
     feature = None if reference is None else feature_from(reference)
@@ -216,7 +217,8 @@ def reproduce(
         "hoi2008": partial(hoi2008.reproduce, rankers=columns),
     }
     others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid}
-    known = papers | {"from-text": fromtext.reproduce} | {name: each.reproduce for name, each in others.items()}
+    known = papers | {"from-text": fromtext.reproduce, "vectors": adapted.reproduce}
+    known |= {name: each.reproduce for name, each in others.items()}
     if what not in known:
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
     quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
@@ -230,13 +232,17 @@ def reproduce(
     ):
         if given and what not in allowed:
             raise DataError(f"{option}: {lacking}. Leave {option} out, or name {' or '.join(allowed)}.")
-    first = partial(folds_of, data, queries, retrieval=retrieval_from(vectors, embed))
+
+    def first(adapt: str = "off") -> Folds:
+        return folds_of(data, queries, retrieval=retrieval_from(vectors, embed, adapt=adapt))
+
     with shown(quiet=quiet), without_hints():
         if also:
             name = data.name + (" with vectors" if vectors or embed else "")
             written = several[what]({name: first, **_further(also)}, out)
         else:
-            written = known[what](first(), out, **({"quick": True} if quick else {}))
+            given_folds = first if what == "vectors" else first()
+            written = known[what](given_folds, out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(printable(written.read_text()))
 
