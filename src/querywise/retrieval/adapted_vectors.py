@@ -85,6 +85,8 @@ class AdaptedVectors(Estimator):
     landmarks: at most so many training queries span the exponential kernel, from 1 up.
     seed: which queries are in which part; from 0 up.
 
+    Refused: with DataError, settings out of range, vectors that are not finite, and judgments of unknown ids.
+
     >>> import numpy as np
     >>> from querywise import AdaptedVectors
     >>> documents = np.array([[1.0, 0.0], [0.0, 1.0]])
@@ -182,6 +184,10 @@ class AdaptedVectors(Estimator):
         """Learn, and return the vectors of the training queries, each moved by an adapter that was not trained on it.
 
         That is what a ranker must be trained on: `transform` would move training queries by their own judgments.
+
+        query_vectors, document_vectors, judgments, weights, groups: as in `fit`.
+
+        Returns: a vector of unit length per query.
         """
         data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups)
         self._check()
@@ -191,7 +197,10 @@ class AdaptedVectors(Estimator):
         return found
 
     def transform(self, query_vectors: Floats) -> Floats:
-        """Adapted vectors, of unit length; a vector of zeros stays as it is. One vector, or a table with a row each."""
+        """Adapted vectors, of unit length; a vector of zeros stays as it is.
+
+        query_vectors: one vector, or a table with a row each.
+        """
         self._require_fitted()
         given = as_numbers(query_vectors, "query vectors")
         table = np.atleast_2d(given)
@@ -207,7 +216,12 @@ class AdaptedVectors(Estimator):
         return found[0] if given.ndim == 1 else found
 
     def explain(self, query_vector: Floats, documents: Given | None = None, *, show: int = 10) -> Shift:
-        """Which training queries moved a query, how far, and toward which documents."""
+        """Which training queries moved a query, how far, and toward which documents.
+
+        query_vector: the query's own vector.
+        documents: vectors of documents, to tell which of them it was moved toward.
+        show: how many training queries and documents to name, from 1 up.
+        """
         self._require_fitted()
         given = as_numbers(query_vector, "query_vector")
         if given.ndim != 1:
