@@ -113,17 +113,13 @@ def with_more_judged(collection: Collection, judgements: PathLike) -> Collection
             f"{lacking.where}: query {lacking.query!r} is judged here, and its text is neither in {collection.name} "
             f"nor in {beside}."
         )
-    own = {(each.query, each.document): each for each in collection.judgements}
-    changed = sum(pair in own and own[pair].grade != each.grade for pair, each in _pairs(found))
-    own |= dict(_pairs(found))
-    said = f"{counted(len(found), 'judgement')} of {counted(len({each.query for each in found}), 'query', 'queries')}"
+    own, newer = ({(each.query, each.document): each for each in known} for known in (collection.judgements, found))
+    changed = sum(pair in own and own[pair].grade != each.grade for pair, each in newer.items())
+    own |= newer
+    said = f"{counted(len(found), 'judgement')} of {counted(len({each.query for each in found}), 'query')}"
     told = f"{path}: {said} added to those of {collection.name} (new queries: {len(new)}, grades replaced: {changed})."
     warnings.warn(told, Hint, stacklevel=2)
     return replace(collection, queries=_with_texts(table, texts.select(new)), judgements=tuple(own.values()))
-
-
-def _pairs(judgements: Iterable[Judgement]) -> list[tuple[tuple[str, str], Judgement]]:
-    return [((each.query, each.document), each) for each in judgements]
 
 
 def _with_texts(table: QueryTable, more: QueryTable) -> QueryTable:

@@ -90,7 +90,7 @@ class Judgements:
         return len(self.starts) - 1
 
     def __repr__(self) -> str:
-        return f"Judgements({counted(len(self), 'query', 'queries')}, {counted(len(self.grades), 'document')})"
+        return f"Judgements({counted(len(self), 'query')}, {counted(len(self.grades), 'document')})"
 
     @staticmethod
     def by_query(tables: Iterable[Mapping[str, int]]) -> Judgements:

@@ -10,7 +10,6 @@ known. `bm25.trec`, beside features of words and vectors, is the whole list of B
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from querywise.data.run_columns import Run, run_columns
 from querywise.data.runs import read_run, write_list
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.files import PathLike, atomic_text, read_bytes, read_text
+from querywise.runtime.files import PathLike, atomic_text, paths_of, read_bytes, read_text
 from querywise.runtime.progress import track
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import machine_memory
@@ -96,12 +95,12 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
     ...     print(read_letor(file))
     Judged(1 query, 2 documents, 2 features, grades 0: 1, 2: 1)
     """
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    names = paths_of(paths)
     if not names:
         raise DataError("No file to read was given.")
     if features is not None and features < 1:
         raise DataError(f"features={features}: the number of columns must be 1 or more.")
-    parsed = [_parse_file(Path(name), features) for name in track(names, "Reading")]
+    parsed = [_parse_file(name, features) for name in track(names, "Reading")]
     width = max(part.features.shape[1] for part in parsed) if features is None else features
     rows = [len(part.labels) for part in parsed]
     if len(parsed) > 1:

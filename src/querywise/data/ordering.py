@@ -68,9 +68,6 @@ def _checksums(data: Judged, *, by_labels: bool = True) -> np.ndarray[tuple[int]
         if table is not None:
             more = [each for each in (table.columns, table.vectors) if each is not None]
             parts += [np.ascontiguousarray(each[query]).tobytes() for each in more]
-        found[query] = _checksum(b"".join(parts))
+        checksum = hashlib.blake2b(b"".join(parts), digest_size=8).digest()
+        found[query] = int.from_bytes(checksum, "big")
     return found
-
-
-def _checksum(content: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")

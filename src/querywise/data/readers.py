@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -15,7 +14,7 @@ from querywise.data.parquet.tables import LogColumns, log_files, read_parquet
 from querywise.data.rows import Missing
 from querywise.data.training import Training
 from querywise.errors import DataError
-from querywise.runtime.files import PathLike
+from querywise.runtime.files import PathLike, paths_of
 
 Files = list[tuple[Path, Callable[[], Judged]]]  # each with a way to read it
 
@@ -94,9 +93,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _is_log(path: Path) -> bool:
-    if not path.is_dir():
-        return path.suffix == ".parquet"
-    return any(each.suffix == ".parquet" for each in path.iterdir())
+    return any(each.suffix == ".parquet" for each in (path.iterdir() if path.is_dir() else [path]))
 
 
 LETOR = Reader("LETOR text", lambda path: not path.is_dir(), _read_letor, _letor_files, width=letor_width)
@@ -114,11 +111,6 @@ READERS = (
 def reader_of(path: Path) -> Reader:
     """What reads a path; a missing one counts as LETOR text, whose reader reports it."""
     return next(reader for reader in READERS if reader.sniff(path))
-
-
-def paths_of(data: PathLike | Sequence[PathLike]) -> list[Path]:
-    """One path or several, as a list."""
-    return [Path(data)] if isinstance(data, (str, os.PathLike)) else [Path(each) for each in data]
 
 
 def folder_of(path: Path) -> Path:

@@ -33,7 +33,7 @@ class Run:
 
     def __repr__(self) -> str:
         documents = counted(sum(map(len, self.scores.values())), "document")
-        return f"Run({self.name!r}, {counted(len(self.scores), 'query', 'queries')}, {documents})"
+        return f"Run({self.name!r}, {counted(len(self.scores), 'query')}, {documents})"
 
 
 class RunColumns(NamedTuple):

@@ -44,7 +44,10 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
                 f"{where}: document {document!r} of query {query!r} is scored a second time, first on line {before}. "
                 "Keep one of them."
             )
-        scores.setdefault(query, {})[document] = _score(words[4], where)
+        score = finite_number(words[4])
+        if score is None:
+            raise DataError(f"{where}: the score is {words[4][:60]!r}; expected a finite number.")
+        scores.setdefault(query, {})[document] = score
     if not scores:
         raise DataError(f"{path}: the file holds no line of a run. Expected lines of {_FORM}.")
     return Run(name_of(Path(path)) if name is None else name, scores)
@@ -198,13 +201,6 @@ def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judg
     unjudged = [repr(query) for query in candidates.query_ids if query not in grades]
     judged = replace(judged, losses=losses([("queries without a judgment", unjudged, len(candidates))]))
     return judged, replace(coverage_of(judged), unjudged=len(unjudged))
-
-
-def _score(word: str, where: str) -> float:
-    value = finite_number(word)
-    if value is None:
-        raise DataError(f"{where}: the score is {word[:60]!r}; expected a finite number.")
-    return value
 
 
 def _check(runs: Sequence[Run]) -> None:

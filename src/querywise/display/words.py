@@ -20,11 +20,8 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if _is_harmless(each) else repr(each)[1:-1] for each in text)
-
-
-def _is_harmless(letter: str) -> bool:
-    return letter.isprintable() or letter in _HARMLESS or unicodedata.category(letter) == "Zs"
+    harmless = {each for each in set(text) if each.isprintable() or unicodedata.category(each) == "Zs"} | set(_HARMLESS)
+    return "".join(each if each in harmless else repr(each)[1:-1] for each in text)
 
 
 def without_controls(text: str) -> str:

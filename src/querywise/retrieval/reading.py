@@ -15,7 +15,7 @@ from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable, read_queries
-from querywise.data.readers import FOLDER, TEXT, check_may_lack, paths_of, read_features, reader_of
+from querywise.data.readers import FOLDER, TEXT, check_may_lack, read_features, reader_of
 from querywise.data.rows import Missing
 from querywise.data.vectors import Vectors, read_vectors
 from querywise.errors import DataError, Hint
@@ -32,7 +32,7 @@ from querywise.retrieval.stdlib import NAME, stdlib_collection
 from querywise.retrieval.twins import check_group_by, grouped_by
 from querywise.retrieval.words import ENGLISH, Tokeniser
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import PathLike
+from querywise.runtime.files import PathLike, paths_of
 from querywise.runtime.progress import doing
 from querywise.runtime.values import JsonObject
 

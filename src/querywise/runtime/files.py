@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeVar
@@ -42,6 +42,11 @@ _Found = TypeVar("_Found")
 _LONGEST = 1_000_000_000  # bytes of a stored text
 _READINGS = 50  # of a folder that is replaced all the time
 _LOOKS = 3  # at an output folder that another writer may be replacing
+
+
+def paths_of(data: PathLike | Sequence[PathLike]) -> list[Path]:
+    """One path or several, as a list."""
+    return [Path(data)] if isinstance(data, (str, os.PathLike)) else [Path(each) for each in data]
 
 
 def read_bytes(path: Path) -> bytes:

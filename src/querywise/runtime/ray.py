@@ -153,11 +153,8 @@ class Cluster(Workers):
     def _given(self, shared: Arguments, calls: int) -> list[Any]:
         """What all calls share, put into the object store unless it is small."""
         with self._connected():
-            put = self._ray.put
-            return [each if calls < 2 or _is_small(each) or self._is_kept(each) else put(each) for each in shared]
-
-    def _is_kept(self, value: Any) -> bool:
-        return isinstance(value, self._ray.ObjectRef)
+            put, kept = self._ray.put, self._ray.ObjectRef
+            return [each if calls < 2 or _is_small(each) or isinstance(each, kept) else put(each) for each in shared]
 
     def _submitted(self, run: Any, *arguments: Any) -> Any:
         with self._connected():

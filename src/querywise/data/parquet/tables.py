@@ -7,7 +7,6 @@ of numbers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ from querywise.data.parquet.budget import memory_to_read, require_room_to_read, 
 from querywise.data.rows import Missing, first_repeated
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import PathLike, atomic_file, checksum_of, recover_folder
+from querywise.runtime.files import PathLike, atomic_file, checksum_of, paths_of, recover_folder
 from querywise.runtime.progress import track
 from querywise.runtime.workers import require_memory
 
@@ -232,8 +231,7 @@ def read_parquet(
     if there is one, has the group of every row's query, which folds keep together. For `gains` see `from_arrays`.
     `missing="allowed"`: features may be null or NaN, which rankers with a policy for them take.
     """
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    files = [file for name in names for file in log_files(Path(name))]
+    files = [file for path in paths_of(paths) for file in log_files(path)]
     if not files:
         raise DataError("No file to read was given.")
     pa, _ = arrow()
