@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 
@@ -15,7 +14,7 @@ from querywise.measures.formulas import find_measure
 from querywise.measures.order import RankedList, ranked_lists
 from querywise.runtime.arrays import Ints
 from querywise.service.costs import Cost
-from querywise.service.loaded_model import LoadedModel
+from querywise.service.loaded_model import LoadedModel, PerModel
 from querywise.service.lookup import first_stage_ranks
 from querywise.service.schema import DifferencesResponse, QueryDifference
 from querywise.service.service import Service
@@ -34,16 +33,11 @@ class Differences:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._version = ""
-        self._task: asyncio.Task[DifferencesResponse] | None = None
+        self._kept = PerModel(self._computed)
 
     async def current(self) -> DifferencesResponse:
-        """Those of the present model; who asks while they are computed waits for the same ones."""
-        model, task = self._service.models.current, self._task
-        if task is None or self._version != model.version or _failed(task):
-            self._version = model.version
-            self._task = task = asyncio.create_task(self._computed(model))
-        return await asyncio.shield(task)
+        """Those of the present model."""
+        return await self._kept.of(self._service.models.current)
 
     async def _computed(self, model: LoadedModel) -> DifferencesResponse:
         """Some queries at a time, in the threads of explanations, so that no other request waits for all of them."""
@@ -105,7 +99,3 @@ def _as_found(judged: Judged, ranks: Ints) -> RankedList:
     there = every.is_judged
     missed = np.concatenate([every.missed, every.grades[count:][there[count:]]])
     return RankedList(every.grades[:count], there[:count], missed, every.gains)
-
-
-def _failed(task: asyncio.Task[DifferencesResponse]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -52,6 +53,7 @@ from querywise.service.schema import (
 )
 from querywise.storage import Manifest, load, read_manifest, version_of
 
+_Made = TypeVar("_Made")
 _QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time may run in the event loop
 _QUICK_DOCUMENTS = 1_000  # up to so many documents: handing them to a thread would take longer
 _LONGEST_SECONDS = 0.05  # of an answer in the event loop: meanwhile nothing else is answered
@@ -359,6 +361,27 @@ def _stat(path: Path) -> os.stat_result:
         return path.stat()
     except OSError:
         return path.lstat()
+
+
+class PerModel(Generic[_Made]):
+    """What is made of the model that is served: when it is first asked for, and kept until another is served.
+
+    Whoever asks while it is made waits for the same; after an error it is made again.
+    """
+
+    def __init__(self, make: Callable[[LoadedModel], Coroutine[None, None, _Made]]) -> None:
+        self._make = make
+        self._version = ""  # and not the model itself, which is freed when another takes its place
+        self._task: asyncio.Task[_Made] | None = None
+
+    async def of(self, model: LoadedModel) -> _Made:
+        """That of the present model."""
+        task = self._task
+        failed = task is not None and task.done() and (task.cancelled() or task.exception() is not None)
+        if task is None or failed or self._version != model.version:
+            self._version, self._task = model.version, asyncio.create_task(self._make(model))
+            task = self._task
+        return await asyncio.shield(task)
 
 
 def routed(model: LoadedModel, request: RouteRequest, features: Floats | None = None) -> RouteResponse:

@@ -37,7 +37,7 @@ from querywise.service.guards import (
     read_body,
 )
 from querywise.service.limits import Limits
-from querywise.service.loaded_model import LoadedModel, routed
+from querywise.service.loaded_model import LoadedModel, PerModel, routed
 from querywise.service.responses import JSON, ApiError, encode, json_response
 from querywise.service.service import Pace, Service
 
@@ -349,15 +349,11 @@ class StatusRoutes(_Routes):
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)
-        self._told: tuple[LoadedModel, asyncio.Task[bytes]] | None = None  # of the model of that time
+        self._told = PerModel(lambda model: asyncio.to_thread(self._about, model))
 
     async def model(self, request: Request) -> Response:
         """What is being served."""
-        current, told = self._service.models.current, self._told
-        if told is None or told[0] is not current or told[1].cancelled() or (told[1].done() and told[1].exception()):
-            work = asyncio.create_task(asyncio.to_thread(self._about, current))
-            told = self._told = current, work
-        content = await asyncio.shield(told[1])
+        content = await self._told.of(self._service.models.current)
         await self._service.turns.take(request, 0)
         return Response(content, media_type=JSON)
 
