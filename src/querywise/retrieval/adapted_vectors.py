@@ -26,10 +26,10 @@ from querywise.runtime.stored import Known, Number, Optional, Several, Table, Te
 Kind: TypeAlias = Literal["auto", "linear", "by-query"]
 LINEAR = Kernel(1.0, None)
 KERNELS = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0), LINEAR)  # tried, in this order
-L2 = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # tried, in this order
+L2 = (0.1, 0.01, 0.001, 0.0001)  # tried, in this order
 FEWEST = 100  # training queries below which the gate stays shut
 _USUAL_L2 = 0.003  # where nothing is chosen
-_FALLS = 2  # of the gain in a row after which smaller penalties are not tried
+_FINER = 3.0  # factor to the penalties beside the best that are tried last
 _ALL_FOLDS = 500  # training queries up to which every fold has a say in the choice; above, three of them
 _SAY = 3
 _STEPS, _ROUGH = 15, 1e-2  # of L-BFGS when choosing, and the gap that it may stop at
@@ -274,40 +274,46 @@ class AdaptedVectors(Estimator):
         error: float | None = None
         shut = not len(data) or (self.gate and len(data) < FEWEST)
         if cross_fit and not shut and data.groups_there >= self.folds:
-            pool = data.pool()
-            parts = pool.parts(self.folds, self.seed)
-            kernel, l2 = self._chosen(pool, parts, kernels, L2 if self.l2 is None else (self.l2,))
-            gains, moved = self._cross_fitted(pool, parts, kernel, l2)
+            parts = _Parts.of(data, self)
+            kernel, l2 = self._chosen(parts, kernels, L2 if self.l2 is None else (self.l2,))
+            gains, moved = self._cross_fitted(parts, kernel, l2)
             gain, error = _mean_and_error(gains)
             shut = self.gate and not gain > error
         self._keep(data, kernel, float(l2), shut=shut)
         self.gain_, self.gain_error_, self.teachers_ = gain, error, len(data)
         return None if shut else moved
 
-    def _chosen(
-        self, pool: Pool, parts: Sequence[Ints], kernels: Sequence[Kernel], penalties: Sequence[float]
-    ) -> tuple[Kernel, float]:
-        """What cross-validation prefers. Of a kernel, penalties fall until the gain has fallen twice."""
+    def _chosen(self, parts: _Parts, kernels: Sequence[Kernel], penalties: Sequence[float]) -> tuple[Kernel, float]:
+        """What cross-validation prefers: first by powers of ten, then around the best of these.
+
+        Of a kernel, penalties fall until the gain does.
+        """
         if len(kernels) * len(penalties) == 1:
             return kernels[0], penalties[0]
-        say = parts if len(pool) <= _ALL_FOLDS else parts[:_SAY]
-        for kernel in track(kernels, "Adapting query vectors"):
-            held_out = [_HeldOut(pool, part, kernel, self) for part in say]
-            top, falls = -np.inf, 0
-            for l2 in penalties:
+        say = parts.rows if len(parts.pool) <= _ALL_FOLDS else parts.rows[:_SAY]
+
+        def tried(kernel: Kernel, path: Sequence[float]) -> None:
+            held_out, top = [_HeldOut(parts, part, kernel, self) for part in say], -np.inf
+            for l2 in path:
                 gain, error = _mean_and_error(np.concatenate([each.at(l2)[0] for each in held_out]))
                 self.tried.append(Tried(kernel.linear, kernel.gamma, l2, gain, error))
-                top, falls = (gain, 0) if gain > top else (top, falls + 1)
-                if falls == _FALLS:
+                if gain <= top:
                     break
+                top = gain
+
+        for kernel in track(kernels, "Adapting query vectors"):
+            tried(kernel, penalties)
+        if len(penalties) > 1:
+            best = max(self.tried, key=lambda each: each.gain)
+            tried(Kernel(best.linear, best.gamma), [best.l2 * _FINER, best.l2 / _FINER])
         best = max(self.tried, key=lambda each: each.gain)
         return Kernel(best.linear, best.gamma), best.l2
 
-    def _cross_fitted(self, pool: Pool, parts: Sequence[Ints], kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
+    def _cross_fitted(self, parts: _Parts, kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
         """Every query's gain and its vector, under an adapter that was not trained on its part."""
-        gains, moved = np.zeros(len(pool)), np.zeros_like(pool.queries)
-        for part in parts:
-            gains[part], moved[part] = _HeldOut(pool, part, kernel, self).at(l2)
+        gains, moved = np.zeros(len(parts.pool)), np.zeros_like(parts.pool.queries)
+        for part in parts.rows:
+            gains[part], moved[part] = _HeldOut(parts, part, kernel, self).at(l2)
         return gains, moved
 
     def _keep(self, data: JudgedVectors, kernel: Kernel, l2: float, *, shut: bool) -> None:
@@ -381,14 +387,32 @@ class AdaptedVectors(Estimator):
         return self.queries_[self.landmarks_]
 
 
+class _Parts(NamedTuple):
+    """The queries dealt into parts: the documents that adapters learn on, and those that they are measured on.
+
+    A linear map moves queries toward documents that are not in the pool, too: where all can be ranked, all are.
+    """
+
+    pool: Pool
+    ranked: Pool
+    rows: list[Ints]
+
+    @staticmethod
+    def of(data: JudgedVectors, adapter: AdaptedVectors) -> _Parts:
+        """The parts that an adapter asks for."""
+        pool = data.pool()
+        ranked = data.pool(everything=True) if len(data) * len(data.documents) <= _WHOLE else pool
+        return _Parts(pool, ranked, pool.parts(adapter.folds, adapter.seed))
+
+
 class _HeldOut:
     """An adapter of one kernel, trained on all parts but one; asked about that part at one penalty after the other."""
 
-    def __init__(self, pool: Pool, part: Ints, kernel: Kernel, adapter: AdaptedVectors) -> None:
-        train = pool.select(np.setdiff1d(np.arange(len(pool)), part)).without_others()
+    def __init__(self, parts: _Parts, part: Ints, kernel: Kernel, adapter: AdaptedVectors) -> None:
+        train = parts.pool.select(np.setdiff1d(np.arange(len(parts.pool)), part)).without_others()
         self._marks = train.queries[_landmarks(len(train), adapter.landmarks)]
         self._problem = train.problem(kernel, self._marks, adapter.temperature, 1.0)
-        self._test = pool.select(part)
+        self._test = parts.ranked.select(part)
         self._plain = self._test.quality(self._test.queries)
         self._coordinates: Floats | None = None
 

@@ -22,7 +22,7 @@ Given: TypeAlias = "Floats | Vectors | VectorIndex"
 Judgments: TypeAlias = "csr_array | Mapping[str, Mapping[str, float]]"
 CUT = 10  # documents that the measure of a choice looks at
 _ROWS = 128  # queries at a time
-_POOL, _BEST = 4_000, 20  # else documents in the pool, and of them the best of each query
+_POOL, _BEST = 3_000, 10  # else documents in the pool, and of them the best of each query
 
 
 @dataclass(frozen=True, eq=False)
