@@ -34,7 +34,7 @@ from querywise.explanations.explain import explain, why
 from querywise.measures.order import check_scores
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import digest_of
-from querywise.storage import load, read_manifest, version_of
+from querywise.storage import load_ranker, read_manifest, version_of
 from querywise.storage.models import decoded, read_arrays, read_body
 from tests.golden.make import HERE
 from tests.golden.worlds import asked
@@ -102,7 +102,8 @@ class Corpus:
 
     def whole(self, name: str) -> Ranker:
         """A golden model as it is."""
-        return decoded(json.loads(self.bodies[name])["ranker"], self.arrays[name], HERE / name)
+        found: Ranker = decoded(json.loads(self.bodies[name])["ranker"], self.arrays[name], HERE / name)
+        return found
 
     def case(self, number: int, scratch: Path) -> tuple[str, Callable[[], Ranker]]:
         """The name of the golden model of a case, and how what was made of it is loaded: some from a real folder."""
@@ -137,7 +138,7 @@ def write(folder: Path, body: Any, arrays: Arrays, named: bool = True) -> None:
 def _loaded(folder: Path) -> Ranker:
     read_manifest(folder)
     version_of(folder)
-    return load(folder)
+    return load_ranker(folder)
 
 
 class Changing:

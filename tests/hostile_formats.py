@@ -53,6 +53,7 @@ from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
 from querywise.methods import METHODS
 from querywise.rankers.weights.fusion import Weights
+from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.embedders.named import embedded
 from querywise.retrieval.embedders.sentences import check_model_folder
@@ -148,6 +149,23 @@ def _use_model(folder: Path) -> None:
     if ranker.feature_count_ < 100:
         LoadedModel.settings(_Noted(manifest))  # type: ignore[arg-type]  # of which it reads the manifest alone
         LoadedModel._probe(_Noted(manifest))  # type: ignore[arg-type]
+
+
+def _make_adapter(folder: Path) -> None:
+    chance = np.random.default_rng(0)
+    queries, documents = chance.normal(size=(12, 4)), chance.normal(size=(9, 4))
+    judgments = {str(each): {str(each % 9): 1.0, str((each + 2) % 9): 2.0} for each in range(12)}
+    adapter = AdaptedVectors("by-query", gamma=4.0, l2=0.01, gate=False, landmarks=8)
+    save(adapter.fit(queries, documents, judgments), folder)
+
+
+def _use_adapter(folder: Path) -> None:
+    version_of(folder)
+    adapter = load(folder)
+    moved = adapter.transform(np.eye(4))
+    assert np.isfinite(moved).all()
+    assert np.isfinite(adapter.explain(moved[0]).cosine)
+    adapter.said()
 
 
 class _Noted:
@@ -570,6 +588,7 @@ FORMATS = (
     Format("a model folder", _make_model("ranksvm"), _use_model, sign_model, _STORAGE),
     Format("a model of forests", _make_model("lambdamart"), _use_model, sign_model, _STORAGE),
     Format("a routed model", _make_model("naive-text-soft"), _use_model, sign_model, _STORAGE),
+    Format("an adapter", _make_adapter, _use_adapter, sign_model, _STORAGE),
     Format("an index", _make_index, _use_index, sign_index, _INDEX),
     Format("an index with embedded documents", _make_index_with_lsa, _use_index, sign_index, _INDEX),
     Format("an index with a usearch graph", _make_index_with_usearch, _use_index, sign_index, _INDEX),

@@ -11,7 +11,7 @@ from querywise.storage.classes import name_of
 def stored_classes() -> dict[str, type]:
     """By their names in folders; rankers that cannot be fitted are there for others to extend."""
     found = {}
-    for room in ("learners", "locality", "rankers", "runtime"):
+    for room in ("learners", "locality", "rankers", "retrieval", "runtime"):
         package = importlib.import_module(f"querywise.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for kind in vars(importlib.import_module(module.name)).values():

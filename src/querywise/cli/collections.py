@@ -139,14 +139,14 @@ def search(
     from querywise.retrieval.index import load_index
     from querywise.retrieval.reading import collection_from
     from querywise.retrieval.search import answer, judged_query
-    from querywise.storage import load
+    from querywise.storage import load_ranker
 
     if judged is not None and is_qrels(judged):
         raise DataError(
             f"--judged {judged}: this is a file of judgements; name the collection's folder, with its queries."
         )
     found_in, grades = load_index(index), None
-    ranker = None if model is None else load(model)
+    ranker = None if model is None else load_ranker(model)
     if judged is not None:
         query, grades = judged_query(collection_from(judged), query)
     how = {} if model is None else _as_trained(found_in, model, query, embed)

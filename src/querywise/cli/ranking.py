@@ -45,7 +45,7 @@ def rank(
     from querywise.jobs.rank import check_scores_folder, in_rows, scores_of, write_scored
     from querywise.measures.score_files import write_run, write_scores
     from querywise.runtime.files import check_writable
-    from querywise.storage import load, version_of
+    from querywise.storage import load_ranker, version_of
 
     endings = {".trec": "trec", ".run": "trec", ".parquet": "parquet"}
     kind = form or (endings.get(out.suffix, "scores") if out is not None else "scores")
@@ -55,7 +55,7 @@ def rank(
         raise DataError("A TREC run and Parquet need a place to be written to; name one with --out.")
     if out is not None:
         (check_scores_folder if kind == "parquet" else check_writable)(out)
-    ranker = load(model)
+    ranker = load_ranker(model)
     with shown(quiet=quiet), working(cluster):
         missing = missing_for(ranker)
         parts = open_features(data, features=features, queries=queries, missing=missing)
@@ -147,11 +147,11 @@ def explain(
     from querywise.explanations.explain import as_dict, why
     from querywise.explanations.explain import explain as explained
     from querywise.retrieval.reading import read_judged
-    from querywise.storage import load
+    from querywise.storage import load_ranker
 
     if (above is None) != (below is None):
         raise DataError("--above and --below go together: why is the one document above the other?")
-    ranker = load(model)
+    ranker = load_ranker(model)
     missing = missing_for(ranker)
     candidates = read_judged(data, features=features, queries=queries, missing=missing).candidates
     found: Any

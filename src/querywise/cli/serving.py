@@ -233,14 +233,14 @@ def export(
     from querywise.exports.writing import check_export_folder, export_model
     from querywise.exports.writing import read_features as features_from
     from querywise.retrieval.reading import read_judged
-    from querywise.storage import load
+    from querywise.storage import load_ranker
 
     find_target(to)
     lonely = next((option for option, given in (("queries", queries), ("features", features)) if given), None)
     if data is None and lonely is not None:
         raise DataError(f"--{lonely} says more of the documents in --data; name that file too, or leave it out.")
     check_export_folder(out, to, force=force)
-    ranker = load(model)
+    ranker = load_ranker(model)
     given = None if feature_set is None else features_from(feature_set)
     with shown(quiet=quiet):
         missing = missing_for(ranker)

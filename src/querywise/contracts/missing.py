@@ -6,11 +6,11 @@ column that marks it. "native": NaN goes to the side that trees have learned for
 
 from __future__ import annotations
 
-from querywise.contracts.protocols import Fittable
+from querywise.contracts.protocols import Fittable, QueryAdapter
 from querywise.data.rows import ZERO, Missing, reading_for
 
 
-def policy_of(ranker: Fittable) -> str:
+def policy_of(ranker: Fittable | QueryAdapter) -> str:
     """What a ranker does with missing values."""
     policy: str = getattr(ranker, "missing_policy", ZERO)  # to ask for the contract takes 20 times as long in a request
     return policy

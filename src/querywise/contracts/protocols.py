@@ -15,7 +15,7 @@ from querywise.contracts.asking import Asked
 from querywise.contracts.forms import Form
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
-from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.arrays import Bools, Floats, Singles
 
 __all__ = [
     "Answer",
@@ -36,6 +36,7 @@ __all__ = [
     "Prepared",
     "Preparing",
     "Probing",
+    "QueryAdapter",
     "QueryView",
     "Ranker",
     "Regressor",
@@ -72,6 +73,20 @@ class Ranker(Fittable, Protocol):
 
     def answer(self, candidates: Asked, /) -> Answer:
         """How these queries are scored: the scores, the models behind them, and what explains them."""
+        ...
+
+
+class QueryAdapter(Protocol):
+    """Whatever moves query vectors once it has been fitted, and can be stored in a folder of its own."""
+
+    queries_: Singles
+
+    def transform(self, query_vectors: Floats) -> Floats:
+        """The vectors that engines are to be asked for."""
+        ...
+
+    def said(self) -> str:
+        """What was learned, in a sentence or two."""
         ...
 
 

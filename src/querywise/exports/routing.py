@@ -23,7 +23,7 @@ from querywise.exports.target import TEXT, VECTOR, Routing, identifier, weight_o
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.files import PathLike, parse_json, read_stored_text
 from querywise.runtime.values import Json
-from querywise.storage import load
+from querywise.storage import load_ranker
 
 # A document's features, as numbers in the order of training, or by their names in the engine.
 Document: TypeAlias = Mapping[str, float] | Sequence[float] | Floats
@@ -100,7 +100,7 @@ class Router:
             only = self.manifest["models"][0]["name"]
             raise DataError(f"{folder}: one model answers all queries, {only}; nothing is routed.")
         self._request = None if request is None else path / request["file"]
-        self.ranker = load(path / "model")
+        self.ranker = load_ranker(path / "model")
         answer = answer_to_nobody(self.ranker)
         self._by = () if (routing := routing_of(answer)) is None else routing.by
         self._classes = () if answer.place is None else answer.place.classes

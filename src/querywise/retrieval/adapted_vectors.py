@@ -20,6 +20,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.retrieval.judged_vectors import CUT, Given, JudgedVectors, Judgments, Pool, as_numbers, indexed, unit
 from querywise.retrieval.query_adapter import Array, Kernel
 from querywise.runtime.arrays import Floats, Ints, Singles
+from querywise.runtime.parameters import forget_derived
 from querywise.runtime.progress import track
 from querywise.runtime.stored import Known, Number, Optional, Several, Table, Text, Whole, contents, ints, require
 
@@ -336,7 +337,7 @@ class AdaptedVectors(Estimator):
                 linear = mapped.astype(np.float32)
             gap, count = solution.gap, len(pool.documents)
         # All at once: an interrupt before leaves what was learned earlier.
-        self.__dict__.pop("_marks", None)
+        forget_derived(self)
         self.linear_, self.gamma_, self.l2_ = kernel.linear, kernel.gamma, l2
         self.query_ids_, self.queries_, self.pulls_ = ids, queries, pulls
         self.landmarks_, self.responses_, self.map_ = marks, responses, linear

@@ -51,7 +51,7 @@ from querywise.service.schema import (
     WeightsRequest,
     unread,
 )
-from querywise.storage import Manifest, load, read_manifest, version_of
+from querywise.storage import Manifest, load_ranker, read_manifest, version_of
 
 _Made = TypeVar("_Made")
 _QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time may run in the event loop
@@ -87,7 +87,7 @@ class LoadedModel:
         """Load a model; read it again if it was replaced meanwhile."""
         for _ in range(5):
             version = version_of(folder)
-            ranker, manifest = load(folder), read_manifest(folder)
+            ranker, manifest = load_ranker(folder), read_manifest(folder)
             if version_of(folder) == version:
                 return LoadedModel(ranker, manifest, version[:12])
         raise ModelFileError(f"{folder}: the model changes faster than it can be read.")

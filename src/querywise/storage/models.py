@@ -1,4 +1,6 @@
-"""A fitted ranker ↔ one folder: `manifest.json` and one file of arrays. Loading executes nothing.
+"""A fitted ranker or an adapter of query vectors ↔ one folder: `manifest.json` and one file of arrays.
+
+Loading executes nothing.
 
 The manifest says which class, with which parameters, learned which values, and names its arrays file by content.
 The new model replaces the old one in one step, with the manifest: a reader of the folder gets the old model or the new
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
 from querywise.contracts.missing import policy_of
-from querywise.contracts.protocols import Ranker
+from querywise.contracts.protocols import QueryAdapter, Ranker
 from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import (
@@ -39,7 +41,7 @@ from querywise.runtime.files import (
 from querywise.runtime.locks import locked
 from querywise.runtime.stored import WrongValueError
 from querywise.runtime.values import Json, JsonObject, Settings
-from querywise.storage.objects import checked_name, decode, encode
+from querywise.storage.objects import checked_name, decode, encode, ranks, stands_alone
 
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
@@ -282,10 +284,10 @@ def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
     return found
 
 
-def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> None:
+def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | None = None) -> None:
     """Write a fitted ranker to a folder, replacing the model that is there, if any, in one step.
 
-    ranker: a fitted ranker of this library.
+    ranker: a fitted ranker of this library, or AdaptedVectors that have been fitted.
     folder: where to; made if it is not there, in a folder that is.
     notes: anything JSON can hold that should travel with the model, such as how its parameters were chosen.
 
@@ -304,10 +306,14 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
     """
     path = Path(folder)
     check_model_folder(path)
-    checked_name(type(ranker), "the ranker")
-    if not hasattr(ranker, "feature_count_"):
+    kind = type(ranker)
+    checked_name(kind, "the ranker")
+    if not stands_alone(kind):
+        raise DataError(f"A {kind.__name__} is a part of rankers and has no folder of its own; save the ranker.")
+    if not hasattr(ranker, "feature_count_" if ranks(kind) else "queries_"):
         raise NotFittedError(ranker)
     encoded, arrays = encode(ranker)
+    features, policy = _features(ranker), policy_of(ranker)
     created = not path.exists()
     try:
         path.mkdir(exist_ok=True)
@@ -318,8 +324,8 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
                     "format": FORMAT,
                     "format_version": FORMAT_VERSION,
                     "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
-                    "features": {"count": ranker.feature_count_, "names": getattr(ranker, "feature_names_", None)},
-                    "missing": policy_of(ranker),
+                    "features": {"count": features[0], "names": features[1]},
+                    "missing": policy,
                     "arrays": {"file": file, "sha256": digest},
                     "ranker": encoded,
                     "notes": dict(notes or {}),
@@ -335,12 +341,12 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
         raise DataError(f"{path}: the model cannot be written ({error.strerror}).") from None
 
 
-def load(folder: PathLike) -> Ranker:
+def load(folder: PathLike) -> Any:  # so that nobody has to say which of the two it is
     """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused.
 
-    folder: one that `save` or `querywise fit` wrote.
+    folder: one that `save`, `querywise fit` or `querywise adapt` wrote.
 
-    Returns: the ranker; its scores are the same bits as before.
+    Returns: the ranker, whose scores are the same bits as before; or AdaptedVectors, if such were saved.
 
     Refused: with ModelFileError, a folder without a model, one that is damaged, and one of another format.
 
@@ -355,7 +361,23 @@ def load(folder: PathLike) -> Ranker:
     return read_steadily(path, MANIFEST, lambda: _read(path))
 
 
-def _read(path: Path) -> Ranker:
+def load_ranker(folder: PathLike) -> Ranker:
+    """What `load` returns, if it ranks."""
+    found: Ranker = load(folder)
+    if not ranks(type(found)):
+        raise ModelFileError(
+            f"{folder}: this is an adapter of query vectors, which ranks nothing. Expected a ranker, as `querywise "
+            "fit` saves it; `querywise adapt FOLDER --apply` uses an adapter."
+        )
+    return found
+
+
+def _features(model: Ranker | QueryAdapter) -> tuple[int, tuple[str, ...] | None]:
+    """How many features it takes and their names; an adapter takes none."""
+    return getattr(model, "feature_count_", 0), getattr(model, "feature_names_", None)
+
+
+def _read(path: Path) -> Any:
     body = read_body(path)
     try:
         arrays = read_arrays(path, body["arrays"])
@@ -363,7 +385,7 @@ def _read(path: Path) -> Ranker:
         raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
     ranker, features = decoded(body["ranker"], arrays, path), body["features"]
     names = None if features["names"] is None else tuple(features["names"])
-    if (ranker.feature_count_, ranker.feature_names_) != (features["count"], names):
+    if _features(ranker) != (features["count"], names):
         raise ModelFileError(f"{path}: the model has other features than its manifest says. Fit the model anew.")
     if policy_of(ranker) != body["missing"]:
         raise ModelFileError(
@@ -373,8 +395,8 @@ def _read(path: Path) -> Ranker:
     return ranker
 
 
-def decoded(value: Json, arrays: Arrays, path: Path) -> Ranker:
-    """The ranker that a manifest and its arrays describe."""
+def decoded(value: Json, arrays: Arrays, path: Path) -> Any:
+    """The ranker or the adapter that a manifest and its arrays describe."""
     try:
         return decode(value, arrays)
     except ModelFileError:

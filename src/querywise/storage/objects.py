@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.protocols import Ranker
+from querywise.contracts.protocols import QueryAdapter, Ranker
 from querywise.errors import DataError, ModelFileError
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.parameters import parameters_of
@@ -49,10 +49,10 @@ _ENTRIES = ("$class", "number", "parameters", "learned")
 _SAID = {NoneType: "none", bool: "true or false", int: "a whole number", float: "a number"}
 
 
-def encode(ranker: Ranker) -> tuple[Json, Arrays]:
-    """A ranker as JSON, and the arrays that it names."""
+def encode(model: Ranker | QueryAdapter) -> tuple[Json, Arrays]:
+    """A ranker or an adapter as JSON, and the arrays that it names."""
     writer = _Writer()
-    return writer.encode(ranker, "ranker"), writer.arrays
+    return writer.encode(model, "ranker"), writer.arrays
 
 
 class _Writer:
@@ -122,18 +122,27 @@ def is_learned(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
 
 
-def decode(value: Json, arrays: Arrays) -> Ranker:
-    """The ranker that was encoded."""
+def ranks(kind: type) -> bool:
+    """Whether objects of a class are rankers."""
+    return plays(kind, Ranker)
+
+
+def stands_alone(kind: type) -> bool:
+    """Whether objects of a class have folders of their own; all others are parts of some that have."""
+    return ranks(kind) or plays(kind, QueryAdapter)
+
+
+def decode(value: Json, arrays: Arrays) -> Any:
+    """The ranker or the adapter that was encoded."""
     reader = _Reader(arrays)
     try:
         found = reader.decode(value, 0)
         known = reader.known.get(id(found))
     finally:
         reader.known.clear()  # each of them refers to all
-    if known is None or not plays(known.kind, Ranker) or not known.fitted:
+    if known is None or not stands_alone(known.kind) or not known.fitted:
         raise WrongValueError("it is not a fitted ranker")
-    fitted: Ranker = found
-    return fitted
+    return found
 
 
 class _Reader:
