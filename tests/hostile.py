@@ -23,6 +23,7 @@ import socket
 import struct
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,8 @@ import numpy as np
 from querywise.errors import QuerywiseError
 from tests.crafting import Changing
 
-LONGEST = 5.0  # seconds for one case
+LONGEST = 5.0  # seconds of work for one case
+WAITING = 30.0  # seconds until it must have ended: the machine may have other work
 MOST_MEMORY = 1_000_000_000  # bytes that the cases may add together
 LONGEST_LINE = 3_000  # characters of a message
 SEEDS = 6  # of changes by chance
@@ -472,6 +474,8 @@ class Arena:
     def _used(self, kind: Format, around: Path, folder: Path) -> str:
         self._acts.clear()
         self._watched = around
+        began = time.process_time(), time.monotonic()
+        signal.signal(signal.SIGALRM, lambda *_: _late(began))
         signal.setitimer(signal.ITIMER_REAL, LONGEST)
         try:
             kind.use(folder)
@@ -560,7 +564,6 @@ def _serve(connection: Connection) -> None:
     """Try the cases that come, in a process of its own, until it is told to stop."""
     warnings.simplefilter("ignore")
     faulthandler.enable()
-    signal.signal(signal.SIGALRM, _late)
     from tests.hostile_formats import ACTING, FORMATS
 
     kinds = {kind.name: kind for kind in (*FORMATS, ACTING)}
@@ -592,8 +595,12 @@ def _walked(arena: Arena, kind: Format) -> list[list[Change]] | str:
         return f"{type(error).__name__}: {error}"
 
 
-def _late(*_: object) -> None:
-    raise TimeoutError(f"it takes longer than {LONGEST} seconds")
+def _late(began: tuple[float, float]) -> None:
+    """End a case that has worked for too long, or has waited for longer than others could keep it waiting."""
+    worked, waited = time.process_time() - began[0], time.monotonic() - began[1]
+    if worked >= LONGEST or waited >= WAITING:
+        raise TimeoutError(f"it takes longer than {LONGEST} seconds")
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
 
 
 class Trying:

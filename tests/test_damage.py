@@ -547,6 +547,19 @@ def test_vectors_scores_shards_and_judgements_whose_texts_are_not_utf8_are_refus
         path.write_bytes(whole)
 
 
+@pytest.mark.parametrize("column", ["query", "document", "grade"])
+def test_judgements_with_a_column_twice_are_refused(tmp_path: Path, column: str) -> None:
+    data = from_arrays([[0.5]] * 40, ROWS["label"], qid=ROWS["qid"], document_ids=[f"d{row}" for row in range(40)])
+    grades = {query: {f"d{row}": row % 2 for row in range(40) if ROWS["qid"][row] == query} for query in data.query_ids}
+    write_shards([data.with_judgements(grades)], tmp_path / "s")
+    path = tmp_path / "s" / "judgements.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.append_column(column, table.column(column)), path)
+    reseal(tmp_path / "s")
+    with pytest.raises(DataError, match=r"judgements.parquet: (there are two columns|the judgements cannot be read)"):
+        open_shards(tmp_path / "s").whole()
+
+
 def test_more_scores_than_documents_are_refused_by_the_footer(tmp_path: Path) -> None:
     many = {"qid": pa.DictionaryArray.from_arrays(np.zeros(3_000_000, np.int32), ["q"]), "score": np.zeros(3_000_000)}
     pq.write_table(pa.table(many), tmp_path / "part-00000.parquet", compression="zstd")

@@ -113,12 +113,18 @@ def distinct_values(column: Arrow) -> list[tuple[Ints, list[Arrow]]] | None:
         ) from None
 
 
+def _has_one(path: Path, table: Arrow, name: str) -> bool:
+    """Whether a table has a column; refused if it has two of that name."""
+    count: int = table.column_names.count(name)
+    if count > 1:
+        raise DataError(f"{path}: there are two columns {name}; keep one of them.")
+    return count == 1
+
+
 def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
     """A column of text; None where the table does not have it."""
-    if name not in table.column_names:
+    if not _has_one(path, table, name):
         return None
-    if table.column_names.count(name) > 1:
-        raise DataError(f"{path}: there are two columns {name}; keep one of them.")
     column = table.column(name)
     types = arrow()[0].types
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
@@ -135,7 +141,7 @@ def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
 
 def ids_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
     """A column of ids, none of them longer than an id may be; None where the table does not have it."""
-    if name in table.column_names:
+    if _has_one(path, table, name):
         require_short(path, table.column(name), name)
     return strings_of(path, table, name)
 
