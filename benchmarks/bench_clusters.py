@@ -17,7 +17,7 @@ from querywise import Candidates, Judged, RankSVM, Single, read_letor
 from querywise.locality.groupings import RelevantClusters
 from querywise.locality.views.divergence import Divergence
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
-from querywise.rankers.column import OneFeature
+from querywise.rankers.single import OneFeature
 from querywise.runtime.arrays import Floats
 
 _CLUSTERS = 100

@@ -46,8 +46,8 @@ from querywise.exports.writing import export_hybrid, export_model
 from querywise.jobs.rank import write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2
+from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.fusion import EqualWeights
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.index import Index, build_index, load_index, save_index

@@ -18,8 +18,8 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.single import OneFeature
 from tests.test_rankers_conform import RANKERS
 
 BUILDS: dict[str, Callable[[], Any]] = {

@@ -34,7 +34,7 @@ from querywise.contracts.answers import TrainingQueries
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.explanations.explain import as_dict
 from querywise.locality.views.columns import SideBySide
-from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.learned import GradientView
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.vector import VectorView
 from querywise.methods import METHODS

@@ -24,8 +24,8 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, TEXT_VIEW
 from querywise.rankers.blend import Blend, learned_weights
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOnline
+from querywise.rankers.single import OneFeature
 from querywise.reproduction import blend as reproduction
 from querywise.runtime.cache import caching
 from querywise.storage import load, save

@@ -25,8 +25,8 @@ from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import find_measure
 from querywise.measures.order import RankedList, order
 from querywise.rankers.clusters import SelectRanker
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.single import OneFeature
 from querywise.runtime.arrays import Floats
 from tests.worlds import ragged
 

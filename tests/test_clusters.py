@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.contracts.answers import Sizes, Stored, alone
+from querywise.contracts.answers import Local, Once, Sizes, Stored, alone
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
@@ -29,9 +29,8 @@ from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision
 from querywise.measures.order import RankedList
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
-from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised, normalised
-from querywise.rankers.single import Single
+from querywise.rankers.single import OneFeature, Single
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching
 from querywise.runtime.parameters import is_fitted
@@ -364,8 +363,9 @@ def test_the_upper_bound_never_falls_when_models_are_added(few: tuple[Judged, Ju
     weights = inside(Naive(RankSVM(), 8).fit(train).several_models()).weights
 
     def gap(count: int) -> OracleGap:
-        some = Stored(LinearModels(weights[:count]), str, np.ones(count, np.bool_))
-        found = gap_in(alone(LinearModel(weights[0]), test.candidates)._replace(stored=some), test)
+        some = LinearModels(weights[:count])
+        local = Local(Once(lambda: some), stored=Stored(str, np.ones(count, np.bool_)))
+        found = gap_in(alone(LinearModel(weights[0]), test.candidates)._replace(local=local), test)
         assert found is not None
         return found
 

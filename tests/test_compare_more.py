@@ -21,7 +21,7 @@ from querywise.evaluation.rankings import examples
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tune
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.rankers.column import OneFeature
+from querywise.rankers.single import OneFeature
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import Json
 

@@ -52,8 +52,7 @@ from querywise.locality.groupings import Clusters, RelevantClusters
 from querywise.locality.neighborhoods import Everyone, Nearest, Radius
 from querywise.locality.views.columns import Columns, SideBySide
 from querywise.locality.views.divergence import Divergence
-from querywise.locality.views.gradients import GradientView
-from querywise.locality.views.metric import LearnedMetric
+from querywise.locality.views.learned import GradientView, LearnedMetric
 from querywise.locality.views.text import TextView
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
@@ -61,13 +60,11 @@ from querywise.rankers.atvt import ATVT
 from querywise.rankers.blend import Blend, Common
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
-from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble.ensemble import SER, SSER
-from querywise.rankers.given import GivenScores
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
-from querywise.rankers.single import Single
+from querywise.rankers.single import GivenScores, OneFeature, Single
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from tests.worlds import inside
 

@@ -14,8 +14,7 @@ from querywise.data.folds import read_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
-from querywise.rankers.ensemble.agreement import agreements, preference_matrix
-from querywise.rankers.ensemble.ensemble import SER, SSER
+from querywise.rankers.ensemble.ensemble import SER, SSER, agreements, preference_matrix
 from querywise.rankers.ensemble.graph import roughness
 from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised

@@ -26,15 +26,14 @@ from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.locality.neighborhoods import Everyone, Nearest, Radius
 from querywise.locality.views.columns import SideBySide
 from querywise.locality.views.divergence import Divergence
-from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.learned import GradientView
 from querywise.locality.views.text import TextView
 from querywise.locality.views.topmean import TopMean
 from querywise.methods import METHODS
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.blend import Blend
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.single import Single
+from querywise.rankers.single import OneFeature, Single
 from querywise.runtime.parameters import parameter_names, parameters_of, unfitted
 from tests.test_rankers_conform import RANKERS
 

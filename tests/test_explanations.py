@@ -20,12 +20,11 @@ from querywise.locality.neighborhoods import Radius
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import SelectRanker, Transform
-from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
-from querywise.rankers.single import Single
+from querywise.rankers.single import OneFeature, Single
 from querywise.rankers.voting import ReciprocalRank
 from querywise.reproduction.geng2008_sweep import change_ratios, stability_bounds
 from querywise.runtime.arrays import Floats, Ints

@@ -25,7 +25,7 @@ from querywise import (
 from querywise.contracts.protocols import Ranker
 from querywise.data.collections import Collection, Document
 from querywise.data.judgements import Judgement
-from querywise.rankers.column import OneFeature
+from querywise.rankers.single import OneFeature
 from querywise.retrieval.scores import NAMES, Smoothing
 from tests import commands
 from tests.test_exports import ENGINES

@@ -20,7 +20,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.measures.score_files import write_run, write_scores
-from querywise.rankers.given import GivenScores
+from querywise.rankers.single import GivenScores
 from querywise.runtime.arrays import Floats
 from tests.commands import Done, run
 

@@ -162,17 +162,19 @@ def test_training_queries_are_the_rows_a_query_was_answered_by(knn: Callable[...
 def test_one_look_finds_what_two_find(halves: tuple[Judged, Judged]) -> None:
     train, test = halves
     locality = KnnOnline(RankSVM(), k=5).fit(train).locality_
-    points = locality.points(test.candidates)
-    for place in points[:, None, :]:
-        both, nearest = (locality.around(place, taught=taught) for taught in (True, False))
-        assert both is not None
-        assert nearest is not None
-        assert both[0].tolist() == nearest[0].tolist() == locality.nearest_known(place).tolist()
-        assert both[1] is not None
-        assert np.array_equal(both[1].toarray(), locality.weights(place).toarray())
-    for taught in (True, False):
-        assert locality.around(points, taught=taught) is None
-        assert locality.around(np.full((1, points.shape[1]), np.nan), taught=taught) is None
+    several = locality.around(test.candidates, taught=True)
+    for query in range(len(test)):
+        seen = test.candidates.select([query])
+        point = locality.points(seen)
+        both, nearest = (locality.around(seen, taught=taught) for taught in (True, False))
+        for one in (both, nearest):
+            assert one.nearest().tolist() == locality.nearest_known(point).tolist()
+            assert one.nearest().tolist() == several.nearest()[[query]].tolist()
+            assert np.array_equal(one.weights().toarray(), locality.weights(point).toarray())
+            assert one.distances().tobytes() == several.distances()[[query]].tobytes()
+            assert (one.far().tolist(), one.lost().tolist()) == (several.far()[[query]].tolist(), [False])
+        lost = locality.one.at(point, True, taught=True)
+        assert (lost.weights, lost.lost.tolist(), lost.far.tolist()) == (None, [True], [True])
 
 
 def test_back_off_sends_only_a_far_query_to_the_global_model(knn: Callable[..., Any]) -> None:

@@ -24,8 +24,8 @@ from querywise.methods import METHODS, Setting, current_name, described, find_me
 from querywise.methods.method import imported, make, settings_of
 from querywise.methods.parts import VIEWS
 from querywise.rankers.blend import Blend
-from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.single import OneFeature
 from querywise.retrieval.scores import BM25
 from querywise.runtime.parameters import parameters_of
 from querywise.storage import read_manifest

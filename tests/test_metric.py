@@ -12,7 +12,7 @@ from querywise.errors import NotFittedError
 from querywise.evaluation.evaluate import evaluate
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
-from querywise.locality.views.metric import LearnedMetric
+from querywise.locality.views.learned import LearnedMetric
 from querywise.rankers.knn import KnnOffline2
 from querywise.storage import load, save
 

@@ -39,7 +39,7 @@ from querywise import (
     save,
     why,
 )
-from querywise.contracts.missing import policy_of
+from querywise.contracts.asking import policy_of
 from querywise.data.folds import write_parts
 from querywise.data.judged import concatenate
 from querywise.data.letor import write_letor

@@ -21,8 +21,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.divergence import Divergence, divergences
 from querywise.locality.views.twomodels import TwoModels
 from querywise.rankers.clusters import Transform
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2
+from querywise.rankers.single import OneFeature
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import is_fitted
 from tests.worlds import examples, inside, ragged

@@ -14,13 +14,12 @@ from querywise.errors import DataError
 from querywise.explanations.explain import depends_on_query, explain
 from querywise.learners.classic.lists import Worth
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.learned import GradientView
 from querywise.locality.views.text import TextView
 from querywise.rankers.blend import Blend
-from querywise.rankers.column import OneFeature
-from querywise.rankers.cross_fitting import CrossFitting
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.nearby import NearbyBlend
+from querywise.rankers.nearby import CrossFitting, NearbyBlend
+from querywise.rankers.single import OneFeature
 from querywise.runtime.cache import caching
 from querywise.storage import load, save
 from tests.test_score_signals import TWO, two_kinds

@@ -310,11 +310,11 @@ def test_a_first_look_leaves_few_points_to_look_at() -> None:
 def test_many_points_are_made_ready_once_and_few_never() -> None:
     rng = np.random.default_rng(8)
     many, few = Search(rng.normal(size=(neighborhoods._LARGE // 4, 4))), Search(rng.normal(size=(10, 4)))
-    assert few.make_ready() is None
-    ready = many.make_ready()
+    assert few.coarse is None
+    ready = many.coarse
     assert ready is not None
     assert many.nearest_one(many.points[7]) == 7
-    assert many.make_ready() is ready
+    assert many.coarse is ready
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e140, 1e-140])

@@ -19,7 +19,7 @@ from querywise.evaluation.evaluate import evaluate_run
 from querywise.evaluation.rankings import all_ranks, extremes, ranked
 from querywise.measures.score_files import write_runs
 from querywise.methods import METHODS
-from querywise.rankers.column import OneFeature
+from querywise.rankers.single import OneFeature
 from querywise.retrieval.index import build_index
 from querywise.retrieval.reading import collection_from
 from querywise.retrieval.runs import runs_of

@@ -31,8 +31,8 @@ from querywise.jobs import fit
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.blend import Blend
 from querywise.rankers.classes import _parts
-from querywise.rankers.cross_fitting import CrossFitting
-from querywise.rankers.weights import choice as weights_choice
+from querywise.rankers.nearby import CrossFitting
+from querywise.rankers.weights import by_query
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.runtime.arrays import Floats
 from querywise.sklearn import Ranker
@@ -91,9 +91,9 @@ def by_weights(data: Judged) -> list[Sides]:
     nothing: Any = None
     lists: Any = SimpleNamespace(data=data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weights_choice, "_held_out", noted)
+        patch.setattr(by_query, "_held_out", noted)
         with pytest.raises(_StopError) as stopped:
-            weights_choice.cross_validated(lists, [], [], nothing, folds=5, seed=0)
+            by_query.cross_validated(lists, [], [], nothing, folds=5, seed=0)
     found: Sides = stopped.value.args[0]
     return [found]
 

@@ -22,8 +22,8 @@ from querywise.explanations.reasons import reasons
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend
-from querywise.rankers.given import GivenScores
 from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.single import GivenScores
 from querywise.rankers.voting import ReciprocalRank
 
 DATA = make_judged(30, 12, 3, kinds=2, noise=0.5)

@@ -35,7 +35,7 @@ from querywise.evaluation.rankings import extremes
 from querywise.evaluation.trained import Fit
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
-from querywise.rankers.given import GivenScores
+from querywise.rankers.single import GivenScores
 from querywise.report.drawings import Figure, differences, ndcg_curves
 from querywise.report.sections import Section
 from querywise.report.tables import Column, Table

@@ -14,14 +14,12 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
-from querywise.locality.views.gradients import GradientView
-from querywise.locality.views.metric import LearnedMetric
+from querywise.locality.views.learned import GradientView, LearnedMetric
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend
-from querywise.rankers.column import OneFeature
-from querywise.rankers.cross_fitting import CrossFitting
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.score_signals import score_signals, usual_spreads
+from querywise.rankers.nearby import CrossFitting, score_signals, usual_spreads
+from querywise.rankers.single import OneFeature
 from tests.worlds import ragged
 
 TWO = Blend([OneFeature(0), OneFeature(1)])

@@ -32,10 +32,9 @@ from querywise.evaluation.tuning import cross_validated, tune
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.missing import MissingValues
-from querywise.rankers.single import Single
+from querywise.rankers.single import OneFeature, Single
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.sklearn import Ranker

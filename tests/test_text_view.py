@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.contracts.answers import Facts, facts_of
+from querywise.contracts.answers import Facts
+from querywise.contracts.asking import facts_of
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
@@ -21,16 +22,15 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.regression.kernel import KernelRidge
 from querywise.locality.neighborhoods import Search
 from querywise.locality.views.columns import Columns, SideBySide
-from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.learned import GradientView
 from querywise.locality.views.text import NGrams, TextView
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive
-from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised
-from querywise.rankers.single import Single
+from querywise.rankers.single import OneFeature, Single
 from querywise.runtime.arrays import Floats, Ints
 from querywise.storage import load, save
 from tests.worlds import examples, inside, ragged

@@ -24,7 +24,7 @@ from querywise.evaluation.findings import as_json, findings
 from querywise.evaluation.foreign import System
 from querywise.evaluation.trained import Fit
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.rankers.column import OneFeature
+from querywise.rankers.single import OneFeature
 from querywise.report.writing import write_report
 from querywise.retrieval.twins import Facts, NearTwins, _one_edit, grouped_by, near_groups
 from tests.commands import run

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise.contracts.answers import facts_of
+from querywise.contracts.asking import facts_of
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import content_order
@@ -24,8 +24,7 @@ from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.confidence import Confidence
 from querywise.rankers.weights.forest import ForestWeights
 from querywise.rankers.weights.fusion import EqualWeights, Fusion, Weights
-from querywise.rankers.weights.lists import Lists, normalised_runs
-from querywise.rankers.weights.options import best_of, options_for
+from querywise.rankers.weights.lists import Lists, best_of, normalised_runs, options_for
 from querywise.retrieval.signals import signals
 from querywise.storage import load, save
 from tests.worlds import as_runs, ragged

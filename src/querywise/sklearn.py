@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from querywise.contracts.missing import missing_for
+from querywise.contracts.asking import missing_for
 from querywise.data.folds import split_queries
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Judged

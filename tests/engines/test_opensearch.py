@@ -109,7 +109,7 @@ def ranked_here(
         np.array(rows), np.array([0, len(rows)]), ("q",), feature_names=("title", "body", "clicks")
     )
     answer = router.ranker.answer(data)
-    chosen = answer.everyone if number < 0 else answer.models()[number]
+    chosen = answer.everyone if number < 0 else answer.local.models()[number]
     scores = chosen.predict(data)
     return dict(zip((hit["_id"] for hit in hits), scores.tolist(), strict=True))
 

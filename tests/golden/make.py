@@ -19,7 +19,7 @@ from querywise.exports.writing import export_model
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Everyone
 from querywise.locality.views.columns import Columns
-from querywise.locality.views.metric import LearnedMetric
+from querywise.locality.views.learned import LearnedMetric
 from querywise.locality.views.signals import SignalView
 from querywise.locality.views.vector import VectorView
 from querywise.methods import METHODS

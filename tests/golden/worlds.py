@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from querywise.contracts.missing import missing_for
+from querywise.contracts.asking import missing_for
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged

@@ -40,7 +40,7 @@ def rank(
     but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on
     where it stopped.
     """
-    from querywise.contracts.missing import missing_for
+    from querywise.contracts.asking import missing_for
     from querywise.data.readers import open_features
     from querywise.jobs.rank import check_scores_folder, in_rows, scores_of, write_scored
     from querywise.measures.score_files import write_run, write_scores
@@ -143,7 +143,7 @@ def explain(
     as_json: options.AsJson = False,
 ) -> None:
     """Show which training queries or local models answer a query, or why one document is above another."""
-    from querywise.contracts.missing import missing_for
+    from querywise.contracts.asking import missing_for
     from querywise.explanations.explain import as_dict, why
     from querywise.explanations.explain import explain as explained
     from querywise.retrieval.reading import read_judged

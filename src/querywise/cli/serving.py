@@ -228,7 +228,7 @@ def export(
 
     Query-dependent models come with a router: which model answers a query, and the request to the engine.
     """
-    from querywise.contracts.missing import missing_for
+    from querywise.contracts.asking import missing_for
     from querywise.exports.targets import find_target
     from querywise.exports.writing import check_export_folder, export_model
     from querywise.exports.writing import read_features as features_from

@@ -7,17 +7,14 @@ query's position. Its readers do not depend on the kind of ranker.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.asking import Asked, as_candidates
-from querywise.contracts.estimators import Estimator
 from querywise.contracts.forms import Form, Refusal, no_form, no_sum
 from querywise.data.judged import Candidates, Judged
-from querywise.data.rows import ZERO, reading_for
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.stored import MovesQueries
@@ -101,16 +98,37 @@ class Models(Protocol):
 
 
 class Stored(NamedTuple):
-    """Models trained before any query arrives.
+    """What is known of models trained before any query arrives.
 
     whom: the queries that a model is for, in words. usable: models with training pairs; the global model replaces the
     others. taught: how many training queries each was trained on, where the models are few enough to show.
     """
 
-    models: Models
     whom: Callable[[int], str]
     usable: Bools
     taught: Ints | None = None
+
+
+def _no_models() -> Models:
+    raise DataError("One model answers all queries; there are no others.")
+
+
+def _no_shares() -> csr_array:
+    raise DataError("One model answers all queries; there is nothing to share.")
+
+
+class Local(NamedTuple):
+    """The models that queries have beside the global one.
+
+    shares: the weight of each model, queries × models; an empty row is the global model. scale: what happens to a
+    model's scores within the query before they are added up: nothing, brought to 0 … 1, to mean 0 and spread 1, or to
+    the share of documents below. stored: of models trained before any query arrives.
+    """
+
+    models: Once[Models] = Once(_no_models)
+    shares: Once[csr_array] = Once(_no_shares)
+    scale: Scale = "raw"
+    stored: Stored | None = None
 
 
 class TrainingQueries(NamedTuple):
@@ -120,7 +138,8 @@ class TrainingQueries(NamedTuple):
     distances: of each query from the nearest of them; `few` of so many of the first. away: of one query, by number,
     from some of them. gradients: of each one's loss at the global model, where known, and the factor of each in a
     model beside its weight. lost: which queries have no position at all. far: which back off to the global model, those
-    without a position and those beyond the limit.
+    without a position and those beyond the limit. weights: of each training query in the model that scores a query,
+    queries × training queries, where models are trained on them.
     """
 
     query_ids: tuple[str, ...]
@@ -132,6 +151,7 @@ class TrainingQueries(NamedTuple):
     gradients: Callable[[], tuple[Floats, Floats] | None]
     lost: Callable[[], Bools]
     far: Callable[[], Bools]
+    weights: Callable[[], csr_array] | None = None
 
 
 class Place(NamedTuple):
@@ -182,7 +202,9 @@ class Facts:
 
     elsewhere: the scores are another system's, so the time to look them up is meaningless. gains: of what was compared
     with one set of weights for all queries, where that was chosen among others. feature: the one that is the score,
-    where documents are ranked by one.
+    where documents are ranked by one. refused: why no engine can run the ranker whatever its models are. power: the
+    power of a query's number of documents with which the time for its scores grows; 2 where all pairs of documents are
+    compared.
     """
 
     f1: float | None = None
@@ -191,55 +213,62 @@ class Facts:
     elsewhere: bool = False
     gains: tuple[Gain, ...] = ()
     feature: str | None = None
+    refused: Refusal | None = None
+    power: Literal[1, 2] = 1
 
 
-def _no_models() -> Models:
-    raise DataError("One model answers all queries; there are no others.")
+class Blended(NamedTuple):
+    """The rankers that a blend is made of, one for each of its models.
+
+    answers: theirs to the same queries. names: what they are called. usual: their weights in the global model.
+    """
+
+    answers: tuple[Answer, ...]
+    names: tuple[str, ...]
+    usual: Floats
 
 
-def _no_shares() -> csr_array:
-    raise DataError("One model answers all queries; there is nothing to share.")
+class Fused(NamedTuple):
+    """The first-stage runs that models weigh: none negative, with sum 1.
+
+    common: the weights in the global model. weights: queries × runs.
+    """
+
+    names: tuple[str, ...]
+    common: Floats
+    weights: Callable[[], Floats]
 
 
-_NO_MODELS, _NO_SHARES = Once(_no_models), Once(_no_shares)
+_NOTHING_LOCAL = Local()
 
 
 class Answer(NamedTuple):
     """How a fitted ranker scores some queries. Parts that take time are computed on first access.
 
     seen: the documents as the models get them. common: the global model. varies: whether any query can have another
-    model. models, shares: the models that score, and the weight of each, queries × models; an empty row is the global
-    model. scale: what happens to a model's scores within the query before they are added up: nothing, brought to 0 … 1,
-    to mean 0 and spread 1, or to the share of documents below. teachers: the weight of each training query, queries ×
-    training queries. members: the answers of the rankers that a blend is made of, one for each model, `names` what
-    these are called, and `usual` their weights in the global model. refused: why no engine can run it whatever its
-    models are. power: the power of a query's number of documents with which the time for its scores grows; 2 where all
-    pairs of documents are compared. runs: the first-stage runs where models weigh these. run_weights: queries × runs.
+    model. local: the models that score, and the weight of each. place: the positions of the queries. blend: of a blend
+    alone, the rankers in it. runs: of a ranker that fuses runs alone. facts: what fitting found.
     """
 
     seen: Candidates
     common: Callable[[], Model]
     scores: Once[Floats]
     varies: bool = False
-    models: Once[Models] = _NO_MODELS
-    shares: Once[csr_array] = _NO_SHARES
-    scale: Scale = "raw"
-    stored: Stored | None = None
-    teachers: Once[csr_array] | None = None
+    local: Local = _NOTHING_LOCAL
     place: Place | None = None
-    members: tuple[Answer, ...] = ()
-    names: tuple[str, ...] = ()
-    usual: Floats | None = None
-    refused: Refusal | None = None
+    blend: Blended | None = None
+    runs: Fused | None = None
     facts: Callable[[], Facts] = Facts
-    power: Literal[1, 2] = 1
-    runs: tuple[str, ...] = ()
-    run_weights: Callable[[], Floats] | None = None
+
+    @property
+    def members(self) -> tuple[Answer, ...]:
+        """The answers of the rankers that a blend is made of; none of any other ranker."""
+        return () if self.blend is None else self.blend.answers
 
     @property
     def highest_power(self) -> int:
         """The power of the slowest part: its own, or that of a member."""
-        return max([self.power, *(each.highest_power for each in self.members)])
+        return max([self.facts().power, *(each.highest_power for each in self.members)])
 
     @property
     def everyone(self) -> Model:
@@ -258,7 +287,7 @@ class Answer(NamedTuple):
 
     def chosen(self) -> Ints:
         """The number of the one model that scores each query; −1 is the global model."""
-        rows = self.shares()
+        rows = self.local.shares()
         found = np.full(rows.shape[0], -1, dtype=np.int64)
         some = np.flatnonzero(np.diff(rows.indptr))
         found[some] = rows.indices[rows.indptr[some]]
@@ -267,7 +296,7 @@ class Answer(NamedTuple):
     def answering(self, query: int) -> Model:
         """The one model that scores a query."""
         number = int(self.chosen()[query]) if self.varies else -1
-        return self.everyone if number < 0 else self.models()[number]
+        return self.everyone if number < 0 else self.local.models()[number]
 
 
 @runtime_checkable
@@ -316,6 +345,11 @@ def alone(model: Model, candidates: Candidates) -> Answer:
     return Answer(candidates, lambda: model, Once(lambda: model.predict(candidates)))
 
 
+def refused(answer: Answer, why: Refusal) -> Answer:
+    """The same answer, of a ranker that no engine can run."""
+    return answer._replace(facts=lambda: replace(answer.facts(), refused=why))
+
+
 def answer_of(ranker: Scorer, candidates: Candidates) -> Answer:
     """The answer of a ranker; of one that only predicts, its scores alone."""
     return ranker.answer(candidates) if isinstance(ranker, Answers) else alone(Opaque(ranker), candidates)
@@ -328,24 +362,21 @@ class _Global(Scorer, Answers, Protocol):
 def picked(
     seen: Candidates,
     everyone: _Global,
+    models: Models,
     stored: Stored,
     choose: Callable[[], Ints],
     *,
     place: Place,
-    teachers: Once[csr_array] | None = None,
     facts: Callable[[], Facts] = Facts,
 ) -> Answer:
     """The answer by one stored model for each query, named by `choose`; −1 is the global model."""
-    models, chosen = stored.models, Once(choose)
+    chosen = Once(choose)
     return Answer(
         seen,
         lambda: everyone.answer(seen).everyone,
         Once(lambda: scores_by(models, chosen(), seen, everyone)),
         varies=True,
-        models=Once(lambda: models),
-        shares=Once(lambda: one_each(chosen(), len(models))),
-        stored=stored,
-        teachers=teachers,
+        local=Local(Once(lambda: models), Once(lambda: one_each(chosen(), len(models))), stored=stored),
         place=place,
         facts=facts,
     )
@@ -358,22 +389,16 @@ def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) 
     return local_or_global(seen, chosen >= 0, lambda queries, part: models.pick(part, chosen[queries]), everyone)
 
 
-def ready(ranker: Estimator, asked: Asked) -> Candidates:
-    """The candidates, if the ranker is fitted and they have the features it was trained on; refused otherwise."""
-    count, names = getattr(ranker, "feature_count_", None), getattr(ranker, "feature_names_", None)
-    if isinstance(asked, Candidates) and count is not None and asked.surely_has(count, names):
-        return asked
-    candidates = as_candidates(asked, ranker)
-    assert count is not None, "or it is refused there"
-    candidates.require_features(count, names, missing=reading_for(getattr(ranker, "missing_policy", ZERO)))
-    return candidates
-
-
 def one_each(chosen: Ints, count: int) -> csr_array:
     """The shares of queries with one model each, by its number; −1 is the global model."""
     local = chosen >= 0
     pointers = np.concatenate([[0], np.cumsum(local)])
     return csr_array((np.ones(int(local.sum())), chosen[local], pointers), shape=(len(chosen), count))
+
+
+def own_each(local: Bools) -> csr_array:
+    """The shares of queries that have a model of their own each, where they are local."""
+    return one_each(np.where(local, np.cumsum(local) - 1, -1), int(local.sum()))
 
 
 def local_or_global(
@@ -391,14 +416,3 @@ def local_or_global(
     scores[by_row] = score(queries, candidates.select(queries))
     scores[~by_row] = everyone.predict(candidates.select(np.flatnonzero(~local)))
     return scores
-
-
-def facts_of(ranker: Scorer) -> Facts:
-    """What fitting a ranker found."""
-    count, names = getattr(ranker, "feature_count_", 0), getattr(ranker, "feature_names_", None)
-    return answer_of(ranker, nobody(count, names)).facts()
-
-
-def nobody(feature_count: int, feature_names: tuple[str, ...] | None) -> Candidates:
-    """Candidates without a query: to get from a ranker what is the same for all queries."""
-    return Candidates(np.zeros((0, feature_count)), np.zeros(1, np.int64), (), feature_names=feature_names)

@@ -1,6 +1,7 @@
-"""What a ranker may be given: `predict` takes Candidates, a Judged set or a table; `fit` says what it takes.
+"""What a ranker may be given, and what all rankers have in common.
 
-Labels are taken off in one place, here. A score belongs to a row: those of a table come back in its order.
+`predict` and `answer` take Candidates, a Judged set or a table; `fit` says what it takes. Labels are taken off in one
+place, here. A score belongs to a row: those of a table come back in its order.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import numpy as np
+
+from querywise.contracts.answers import ALL, Answer, Facts, Rows, Scorer, Terms, alone, answer_of
 from querywise.contracts.estimators import Estimator
+from querywise.contracts.forms import Form, Refusal, no_form, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import require_same_labels
-from querywise.data.rows import ZERO, reading_for
+from querywise.data.rows import ZERO, Missing, reading_for
 from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
@@ -23,19 +28,48 @@ if TYPE_CHECKING:
 
 Asked: TypeAlias = "Candidates | Judged | Table"
 _Ranker = TypeVar("_Ranker")
-_Answer = TypeVar("_Answer")
+_Fitted = TypeVar("_Fitted")
 
 
 class AnyRanker(Estimator):
-    """What all rankers have in common: parameters by name, a repr, and a `fit` that explains what it is given.
+    """What all rankers have in common: parameters by name, a repr, and methods that explain what they are given.
 
-    After `fit`, `feature_count_` and `feature_names_` are those of the data; a `fit` that needs them sets them. Where
-    the candidates were found by adapted query vectors, `adapter_` adapts those of new queries.
+    A ranker has `fit` and `_answer`, of Candidates with the features it was trained on; `_predict` where scores alone
+    take less time. After `fit`, `feature_count_` and `feature_names_` are those of the data; a `fit` that needs them
+    sets them. Where the candidates were found by adapted query vectors, `adapter_` adapts those of new queries.
     """
 
     feature_count_: int
     feature_names_: tuple[str, ...] | None
     adapter_: MovesQueries
+
+    @property
+    def missing_policy(self) -> str:
+        """What it does with missing values.
+
+        zero: what is absent in a file or request is 0, and NaN is refused. mean: NaN becomes the mean of training, with
+        a column that marks it. native: NaN goes to the side that trees have learned for it.
+        """
+        return ZERO
+
+    def predict(self, candidates: Asked, /) -> Floats:
+        """One score per document, in the order of the rows; only scores of one query can be compared."""
+        seen = ready(self, candidates)
+        scores = self._predict(seen)
+        return scores if isinstance(candidates, (Candidates, Judged)) else seen.in_source_order(scores)
+
+    def answer(self, candidates: Asked, /) -> Answer:
+        """How these queries are scored: the scores, the models behind them, and what explains them.
+
+        Its `seen` are the documents, grouped by query.
+        """
+        return self._answer(ready(self, candidates))
+
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self._answer(seen).scores()
+
+    def _answer(self, seen: Candidates, /) -> Answer:
+        raise NotImplementedError
 
     def _remember_features(self, data: Training) -> None:
         self.feature_count_ = data.feature_count
@@ -47,31 +81,40 @@ class AnyRanker(Estimator):
             cls.fit = _explained(cls.fit)  # type: ignore[attr-defined]
 
 
-def predicts(method: Callable[[_Ranker, Candidates], Floats]) -> Callable[[_Ranker, Asked], Floats]:
-    """A method `predict` of Candidates, for whatever can be asked: one score per row, in the order of the rows."""
+class OneModel(AnyRanker):
+    """A ranker of one model for all queries, which is itself: it has `fit` and `_predict`.
 
-    @wraps(method)
-    def predict(self: _Ranker, candidates: Asked, /) -> Floats:
-        if isinstance(candidates, Candidates):
-            return method(self, candidates)
-        documents = as_candidates(candidates, self)
-        scores = method(self, documents)
-        return scores if isinstance(candidates, Judged) else documents.in_source_order(scores)
+    `terms` and `form` say more of it, where there is more to say.
+    """
 
-    return predict
+    def _predict(self, seen: Candidates, /) -> Floats:
+        raise NotImplementedError
 
+    def _answer(self, seen: Candidates, /) -> Answer:
+        return alone(self, seen)
 
-def answers(method: Callable[[_Ranker, Candidates], _Answer]) -> Callable[[_Ranker, Asked], _Answer]:
-    """A method `answer` of Candidates, for whatever can be asked; its `seen` are the documents, grouped by query."""
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
+        """What each feature adds to the scores of some documents; here, that nothing is known of it."""
+        return no_sum(type(self))
 
-    @wraps(method)
-    def answer(self: _Ranker, candidates: Asked, /) -> _Answer:
-        return method(self, candidates if isinstance(candidates, Candidates) else as_candidates(candidates, self))
-
-    return answer
+    def form(self) -> Form:
+        """What an engine can run; here, that none can."""
+        return no_form(type(self))
 
 
-def as_candidates(asked: Asked, ranker: _Ranker) -> Candidates:
+def ready(ranker: AnyRanker, asked: Asked) -> Candidates:
+    """The candidates, if the ranker is fitted and they have the features it was trained on; refused otherwise."""
+    candidates = asked if isinstance(asked, Candidates) else as_candidates(asked, ranker)
+    try:
+        count, names = ranker.feature_count_, ranker.feature_names_
+    except AttributeError:
+        raise NotFittedError(ranker) from None
+    if not candidates.surely_has(count, names):
+        candidates.require_features(count, names, missing=reading_for(ranker.missing_policy))
+    return candidates
+
+
+def as_candidates(asked: Asked, ranker: Scorer) -> Candidates:
     """The documents without their labels, of whatever a fitted ranker is asked about.
 
     Of a table: the columns that the ranker was trained on where these have names, else as `from_frame` finds them.
@@ -85,22 +128,43 @@ def as_candidates(asked: Asked, ranker: _Ranker) -> Candidates:
     from querywise.data.frames import candidates_of, is_table
 
     if is_table(asked):
-        missing = reading_for(getattr(ranker, "missing_policy", ZERO))
-        return candidates_of(asked, getattr(ranker, "feature_names_", None), missing)
+        return candidates_of(asked, getattr(ranker, "feature_names_", None), missing_for(ranker))
     todo = "Group its rows by query first: from_arrays(X, qid=…).candidates."
     if hasattr(asked, "collect"):  # a table that has not been computed yet
         todo = "Call its collect() first."
     raise DataError(f"predict takes Candidates, a Judged set or a table; found {_named(asked)}. {todo}")
 
 
-def _explained(fit: Callable[..., _Answer]) -> Callable[..., _Answer]:
+def policy_of(ranker: Scorer | MovesQueries) -> str:
+    """What a ranker does with missing values; see AnyRanker.missing_policy."""
+    policy: str = getattr(ranker, "missing_policy", ZERO)  # rankers of users need not inherit AnyRanker
+    return policy
+
+
+def missing_for(ranker: Scorer) -> Missing:
+    """Whether a ranker takes documents with missing values."""
+    return reading_for(policy_of(ranker))
+
+
+def facts_of(ranker: Scorer) -> Facts:
+    """What fitting a ranker found."""
+    count, names = getattr(ranker, "feature_count_", 0), getattr(ranker, "feature_names_", None)
+    return answer_of(ranker, nobody(count, names)).facts()
+
+
+def nobody(feature_count: int, feature_names: tuple[str, ...] | None) -> Candidates:
+    """Candidates without a query: to get from a ranker what is the same for all queries."""
+    return Candidates(np.zeros((0, feature_count)), np.zeros(1, np.int64), (), feature_names=feature_names)
+
+
+def _explained(fit: Callable[..., _Fitted]) -> Callable[..., _Fitted]:
     """A method `fit` that says what it takes where it is called as others are called: with a table, or with X and y.
 
     Its validation part is looked at too, whether it is used or not.
     """
 
     @wraps(fit)
-    def explained(self: Any, *data: Any, **options: Any) -> _Answer:
+    def explained(self: Any, *data: Any, **options: Any) -> _Fitted:
         if len(data) != 1 or not (hasattr(data[0], "load") and hasattr(data[0], "pairs")):  # a Training
             raise DataError(_not_taken(type(self).__name__, data))
         valid = options.get("valid")

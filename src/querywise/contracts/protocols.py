@@ -28,6 +28,7 @@ __all__ = [
     "Learner",
     "LocalLearner",
     "LooksAt",
+    "MadeReady",
     "Metric",
     "Model",
     "Models",
@@ -119,6 +120,15 @@ class Prepared(Protocol):
 
     def gradients(self) -> Floats | None:
         """Training queries × features: the gradient of each one's loss at the global model; None without gradients."""
+        ...
+
+
+@runtime_checkable
+class MadeReady(Protocol):
+    """Whatever makes something of what it has learned, once it is fitted or loaded: the first query waits no longer."""
+
+    def make_ready(self) -> None:
+        """Make it."""
         ...
 
 

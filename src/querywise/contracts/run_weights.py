@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Model
-from querywise.contracts.forms import Linear
+from querywise.contracts.answers import Answer
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
 from querywise.data.normalisation import borda
@@ -22,16 +21,9 @@ Lists = Mapping[str, Mapping[str, float]]  # of one query: run → document → 
 
 def run_weights(answer: Answer) -> Floats:
     """Queries × runs: how much each run counts for each query, none negative, each row with sum 1."""
-    if not answer.runs:
+    if answer.runs is None:
         raise _no_runs()
-    if answer.run_weights is not None:
-        return answer.run_weights()
-    common = _weights(answer.everyone)
-    found = np.tile(common, (len(answer.seen), 1))
-    chosen = answer.chosen() if answer.varies else np.full(len(found), -1)
-    for query in np.flatnonzero(chosen >= 0).tolist():
-        found[query] = _weights(answer.models()[int(chosen[query])])
-    return found
+    return answer.runs.weights()
 
 
 def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lists | None = None) -> dict[str, float]:
@@ -46,7 +38,8 @@ def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lis
 
 def named_weights(answer: Answer) -> dict[str, float]:
     """The weight of each run for the first query of an answer, by name."""
-    return dict(zip(answer.runs, run_weights(answer)[0].tolist(), strict=True))
+    names = () if answer.runs is None else answer.runs.names
+    return dict(zip(names, run_weights(answer)[0].tolist(), strict=True))
 
 
 def answer_to_query(ranker: Ranker, query: QueryTable | None = None, lists: Lists | None = None) -> Answer:
@@ -86,9 +79,3 @@ def one_query(feature_names: tuple[str, ...] | None, query: QueryTable | None, l
     ids = ("query",) if query is None else query.ids
     starts = np.array([0, len(documents)])
     return Candidates(features, starts, ids, tuple(documents), feature_names=feature_names, queries=query)
-
-
-def _weights(model: Model) -> Floats:
-    form = model.form()
-    assert isinstance(form, Linear), "models of runs are weighted sums"
-    return form.weights

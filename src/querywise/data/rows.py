@@ -1,7 +1,7 @@
 """Rows, labels and columns as arrays: the rows of queries, their pairs, and checks.
 
 Missing values are NaN among the features, where a reader was asked to allow it. A ranker handles them if its policy is
-to (`contracts/missing.py`); any other refuses them before it computes anything.
+to (`missing_policy`); any other refuses them before it computes anything.
 """
 
 from __future__ import annotations

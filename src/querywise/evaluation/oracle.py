@@ -74,15 +74,16 @@ def oracle_gap(ranker: Scorer, data: Judged, *, flavour: str = "standard") -> Or
 
 def gap_in(answer: Answer, data: Judged, *, flavour: str = "standard") -> OracleGap | None:
     """The gap of the models in an answer to some judged queries."""
-    if answer.stored is None:
+    if answer.local.stored is None:
         return None
+    models = answer.local.models()
     seen, conventions = replace(data, candidates=answer.seen), find_flavour(flavour)
-    table = precision_table(answer.stored.models, seen, conventions, tie_break(answer.seen, conventions))
+    table = precision_table(models, seen, conventions, tie_break(answer.seen, conventions))
     asks = None if answer.place is None else answer.place.nearest_to_relevant
     routed = None if asks is None else asks(seen)
     only = None if routed is None else np.where(routed >= 0, table[np.arange(len(data)), np.maximum(routed, 0)], 0.0)
     ranked = -np.sort(-table, axis=1)
-    return OracleGap(ranked[:, 0], ranked.mean(axis=0), only, _halves(answer, answer.stored.models, seen, conventions))
+    return OracleGap(ranked[:, 0], ranked.mean(axis=0), only, _halves(answer, models, seen, conventions))
 
 
 def reachable(reached: float, best: float, halves: Sequence[Halves]) -> float:

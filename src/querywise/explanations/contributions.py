@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Model, Once, Rows, Scorer, Terms, answer_of
+from querywise.contracts.answers import ALL, Answer, Blended, Model, Once, Rows, Scorer, Terms, answer_of
 from querywise.contracts.forms import Refusal
 from querywise.data.judged import Candidates
 from querywise.errors import DataError
@@ -56,9 +56,9 @@ def contributions(ranker: Scorer, query: Candidates) -> Contributions:
 
 def contributions_in(answer: Answer, rows: Rows = ALL) -> Contributions:
     """Those in the answer to one query, of some of its documents."""
-    if answer.members:
-        return _added_ranks(answer, rows) if answer.scale == "rank" else _added_up(answer, rows)
-    if answer.scale == "range":
+    if answer.blend is not None:
+        return (_added_ranks if answer.local.scale == "rank" else _added_up)(answer, answer.blend, rows)
+    if answer.local.scale == "range":
         return _mixed(answer, rows)
     everyone = _terms(answer.everyone, answer.seen, rows)
     model = answer.answering(0)
@@ -73,12 +73,8 @@ def one_query(answer: Answer, query: int) -> Answer:
         Once(answer.common),
         Once(lambda: answer.scores()[rows]),
         varies=answer.varies,
-        models=answer.models,
-        shares=Once(lambda: answer.shares()[[query]]),
-        scale=answer.scale,
-        members=tuple(one_query(each, query) for each in answer.members),
-        names=answer.names,
-        usual=answer.usual,
+        local=answer.local._replace(shares=Once(lambda: answer.local.shares()[[query]])),
+        blend=answer.blend and answer.blend._replace(answers=tuple(one_query(each, query) for each in answer.members)),
     )
 
 
@@ -98,18 +94,17 @@ def _parts(answer: Answer, everyone: Terms, here: Terms) -> Contributions:
 
 def _shares_of(answer: Answer) -> Floats:
     """How much each model counts for the one query."""
-    found: Floats = answer.shares()[[0]].toarray()[0]
+    found: Floats = answer.local.shares()[[0]].toarray()[0]
     return found
 
 
-def _added_up(answer: Answer, rows: Rows) -> Contributions:
+def _added_up(answer: Answer, blend: Blended, rows: Rows) -> Contributions:
     """A blend adds up z-scores: each ranker's parts, divided by the spread of its scores here.
 
     For everyone the rankers' shares are the usual ones. All rankers get the features first and, if anything, their
     context after them.
     """
-    shares, usual = _shares_of(answer), answer.usual
-    assert usual is not None, "a blend has usual shares"
+    shares, usual = _shares_of(answer), blend.usual
     every = [contributions_in(each, rows) for each in answer.members]
     widest = max(every, key=lambda each: each.seen.shape[1])
     here, everyone = np.zeros_like(widest.seen), np.zeros_like(widest.seen)
@@ -129,14 +124,13 @@ def _added_up(answer: Answer, rows: Rows) -> Contributions:
     return Contributions(*sums, models, by_models, answer.scores, Once(answer.by_everyone))
 
 
-def _added_ranks(answer: Answer, rows: Rows) -> Contributions:
+def _added_ranks(answer: Answer, blend: Blended, rows: Rows) -> Contributions:
     """A blend of ranks adds up the share of documents that each ranker puts below.
 
     A rank is no sum over features, so each ranker's rank is shared out among the features of its score (`_shared_out`).
     A ranker whose score is no sum either keeps a column of its own.
     """
-    shares, seen, usual = _shares_of(answer), answer.seen, answer.usual
-    assert usual is not None, "a blend has usual shares"
+    shares, seen, usual = _shares_of(answer), answer.seen, blend.usual
     ranks = within_query(np.column_stack([each.scores() for each in answer.members]), seen).ranks
     common = within_query(np.column_stack([each.by_everyone() for each in answer.members]), seen).ranks
     here, everyone = ranks * shares, common * usual
@@ -154,7 +148,7 @@ def _added_ranks(answer: Answer, rows: Rows) -> Contributions:
     common_parts = np.column_stack([common_parts, everyone[rows][:, opaque]])
     same = np.array_equal(here, everyone) and all(each is None or each.is_global for each in every)
     return Contributions(
-        (*labels, *(f"rank by {answer.names[number]}" for number in opaque)),
+        (*labels, *(f"rank by {blend.names[number]}" for number in opaque)),
         np.column_stack([values, ranks[rows][:, opaque]]),
         common_parts if same else np.column_stack([parts, here[rows][:, opaque]]),
         common_parts,
@@ -219,7 +213,7 @@ def _mixed(answer: Answer, rows: Rows) -> Contributions:
     here = np.zeros_like(everyone.parts)
     by_models = False
     for number in np.flatnonzero(share).tolist():
-        model = answer.models()[number]
+        model = answer.local.models()[number]
         parts = _terms(model, answer.seen, rows).parts
         reach = _to_unit_range(model.predict(answer.seen), parts)
         terms = share[number] * _scaled(parts, reach)

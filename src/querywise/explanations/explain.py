@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Model, TrainingQueries, nobody
+from querywise.contracts.answers import Answer, Blended, Model, TrainingQueries
+from querywise.contracts.asking import missing_for, nobody
 from querywise.contracts.forms import Linear
-from querywise.contracts.missing import missing_for
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
 from querywise.display.axes import axes_or_new, bars, plain
@@ -385,11 +385,11 @@ def _row_of(query: Candidates, document: str) -> int:
 
 def _explained(answer: Answer) -> Explanation:
     """What is particular to the one query of an answer that varies, or of a blend."""
-    if answer.members:
-        return _of_members(answer)
-    name, shares = answer.seen.query_ids[0], answer.shares()[[0]]
+    if answer.blend is not None:
+        return _of_members(answer, answer.blend)
+    name, shares = answer.seen.query_ids[0], answer.local.shares()[[0]]
     weights: Floats = shares.toarray()[0]
-    if answer.scale == "range":
+    if answer.local.scale == "range":
         alone, (common, here) = shares.nnz == 0, _mixtures(answer, weights)
     else:
         model = answer.answering(0)
@@ -421,14 +421,14 @@ def _remark(answer: Answer) -> str:
     return "it has no vector, so the mean of the training queries' vectors is used in its place"
 
 
-def _of_members(answer: Answer) -> Explanation:
+def _of_members(answer: Answer, blend: Blended) -> Explanation:
     """What is particular to a query in the first ranker of a blend that varies by query."""
-    weights = answer.shares()[[0]].toarray()[0]
+    weights = answer.local.shares()[[0]].toarray()[0]
     shares = tuple(
         ModelShare(number, float(weight), 0, name)
-        for number, (name, weight) in enumerate(zip(answer.names, weights, strict=True))
+        for number, (name, weight) in enumerate(zip(blend.names, weights, strict=True))
     )
-    local = next((each for each in answer.members if each.varies), None)
+    local = next((each for each in blend.answers if each.varies), None)
     if local is None:
         return Explanation(answer.seen.query_ids[0], True, (), (), shares, remark=_remark(answer))
     found = _explained(local)
@@ -445,7 +445,7 @@ def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | No
     """The effective weights of the global model and of the mixture on the query's documents, each scaled to 0 … 1."""
     common, documents = _weights_of(answer.everyone), answer.seen.features
     used = np.flatnonzero(share).tolist()
-    own = [_weights_of(answer.models()[number]) for number in used]
+    own = [_weights_of(answer.local.models()[number]) for number in used]
     if common is None or not len(documents) or any(each is None for each in own):
         return None, None
     if not used:
@@ -456,9 +456,9 @@ def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | No
 
 def _model_shares(answer: Answer, weights: Floats) -> tuple[ModelShare, ...]:
     """Stored models, the largest weight first, where they are few enough to show."""
-    if answer.stored is None or answer.stored.taught is None:
+    if answer.local.stored is None or answer.local.stored.taught is None:
         return ()
-    taught = answer.stored.taught
+    taught = answer.local.stored.taught
     return tuple(
         ModelShare(number, float(weights[number]), int(taught[number]))
         for number in np.argsort(-weights, kind="stable").tolist()
@@ -467,9 +467,9 @@ def _model_shares(answer: Answer, weights: Floats) -> tuple[ModelShare, ...]:
 
 def _neighbours(answer: Answer, move: Floats | None) -> tuple[Neighbour, ...]:
     known = None if answer.place is None else answer.place.known
-    if known is None or answer.teachers is None:
+    if known is None or known.weights is None:
         return ()
-    weights = answer.teachers()[[0]]
+    weights = known.weights()[[0]]
     shares = weights.data / weights.data.sum() if weights.nnz else weights.data
     gaps, pulls = known.away(0, weights.indices.astype(np.int64)), _pulls(known, weights, move)
     found = [

@@ -156,7 +156,7 @@ def _named(candidates: Candidates, ranker: System) -> Candidates:
 def is_linear(answer: Answer) -> bool:
     """Whether every score is a weighted sum of features, with weights that may differ by query."""
     if answer.members:
-        return answer.scale != "rank" and all(map(is_linear, answer.members))
+        return answer.local.scale != "rank" and all(map(is_linear, answer.members))
     return isinstance(answer.everyone.form(), Linear)
 
 
@@ -181,7 +181,7 @@ def _by_gain(answer: Answer) -> FeatureImportance:
 
 def _by_contributions(ranker: Scorer, answer: Answer) -> FeatureImportance:
     unit = "mean over queries of the spread of what it adds to the scores"
-    if answer.members or answer.scale == "range":
+    if answer.members or answer.local.scale == "range":
         labels, spreads = _one_by_one(ranker, answer.seen)
     else:
         labels, spreads = _model_by_model(answer)
@@ -210,7 +210,7 @@ def _model_by_model(answer: Answer) -> tuple[tuple[str, ...], Floats]:
         checkpoint()
         queries = np.flatnonzero((chosen == number) & (seen.sizes > 0))
         if len(queries):
-            labels, found = _of_model(answer.everyone if number < 0 else answer.models()[number], seen, queries)
+            labels, found = _of_model(answer.everyone if number < 0 else answer.local.models()[number], seen, queries)
             spreads.append(found)
     return labels, np.concatenate(spreads)
 

@@ -15,7 +15,8 @@ from enum import Enum
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Model, Stored, nobody
+from querywise.contracts.answers import Answer, Model, Models, Stored
+from querywise.contracts.asking import nobody
 from querywise.contracts.forms import Linear, Refusal, Runnable, Split, name_in_engine, nodes
 from querywise.contracts.protocols import Ranker
 from querywise.data.candidates import Candidates
@@ -66,15 +67,15 @@ def exported(ranker: Ranker, name: str) -> Exported:
     if not _NAME.fullmatch(name):
         raise DataError(f"{name!r}: engines take names of small letters, digits, - and _ that begin with a letter.")
     answer = answer_to_nobody(ranker)
-    if answer.refused is not None:
-        raise DataError(answer.refused.reason)
+    if (refused := answer.facts().refused) is not None:
+        raise DataError(refused.reason)
     names = exported_names(ranker)
     if not answer.varies:
         return Exported(names, (_one(answer.everyone, name, "all queries"),))
     everyone = _one(answer.everyone, name_in_engine(name, -1, 0), _EVERYONE)
-    if answer.stored is None:
+    if answer.local.stored is None:
         return Exported(names, (everyone,), trained_on_arrival=True)
-    return Exported(names, (everyone, *_several(answer.stored, name)))
+    return Exported(names, (everyone, *_several(answer.local.models(), answer.local.stored, name)))
 
 
 def exported_names(ranker: Ranker) -> tuple[str, ...]:
@@ -89,10 +90,10 @@ def answer_to_nobody(ranker: Ranker) -> Answer:
     return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
 
 
-def _several(stored: Stored, name: str) -> list[NamedModel]:
-    count = len(stored.models)
+def _several(models: Models, stored: Stored, name: str) -> list[NamedModel]:
+    count = len(models)
     return [
-        _one(stored.models[number], name_in_engine(name, number, count), stored.whom(number), number)
+        _one(models[number], name_in_engine(name, number, count), stored.whom(number), number)
         for number in np.flatnonzero(stored.usable).tolist()
     ]
 

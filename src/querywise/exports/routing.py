@@ -43,7 +43,7 @@ def route(ranker: Ranker, candidates: Candidates) -> Ints:
     Where the ranker's view uses only the query's text or columns, the queries need no documents.
     """
     answer = ranker.answer(candidates)
-    if not answer.varies or answer.stored is None or answer.scale != "raw":
+    if not answer.varies or answer.local.stored is None or answer.local.scale != "raw":
         raise DataError(
             f"A {type(ranker).__name__} stores no model per kind of query; there is nothing to choose from."
         )

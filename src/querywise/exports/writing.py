@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from querywise.contracts.answers import Answer
+from querywise.contracts.asking import missing_for, policy_of
 from querywise.contracts.forms import Linear
-from querywise.contracts.missing import missing_for, policy_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
@@ -186,14 +186,12 @@ def weight_content(ranker: Ranker, answer: Answer, engine: str, name: str) -> Co
         known = ", ".join(FUSE_RUNS)
         raise DataError(f"This model is weights of runs, and {engine!r} is no engine that fuses runs. Known: {known}.")
     title = f"{target.title} ({target.request.form})"
-    if not answer.runs:
+    if answer.runs is None:
         raise DataError(
             f"{title} takes weights of first-stage runs, and a {type(ranker).__name__} has none. The "
             "methods weights and weights-by-query have: fit one of them, or fuse the runs by one."
         )
-    form = answer.everyone.form()
-    assert isinstance(form, Linear), "models of runs are weighted sums"
-    weights = dict(zip(answer.runs, np.asarray(form.weights).tolist(), strict=True))
+    weights = dict(zip(answer.runs.names, answer.runs.common.tolist(), strict=True))
     if len(set(map(identifier, weights))) < len(weights):
         raise DataError(f"The runs {', '.join(weights)} are alike without their signs. Give them other names.")
     if len(weights) > target.request.most:

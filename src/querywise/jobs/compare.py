@@ -24,7 +24,7 @@ from querywise.jobs.origins import ended
 from querywise.measures.formulas import find_measures
 from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
-from querywise.rankers.given import GivenScores
+from querywise.rankers.single import GivenScores
 from querywise.report.contents import Origin, Titles
 from querywise.report.writing import check_report_folder, write_report
 from querywise.runtime.files import make_folder

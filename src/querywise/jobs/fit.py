@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from querywise.contracts.answers import Sizes, facts_of
-from querywise.contracts.asking import AnyRanker
+from querywise.contracts.answers import Sizes
+from querywise.contracts.asking import AnyRanker, facts_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.query_groups import deal, deal_in_turn

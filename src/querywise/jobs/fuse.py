@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from querywise.contracts.answers import Gain, facts_of
+from querywise.contracts.answers import Gain
+from querywise.contracts.asking import facts_of
 from querywise.contracts.protocols import Ranker
-from querywise.contracts.run_weights import run_weights
 from querywise.data.coverage import Coverage
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
@@ -31,7 +31,7 @@ from querywise.jobs.origins import ended
 from querywise.measures.formulas import average_precision, find_measure, find_measures, ndcg
 from querywise.measures.score_files import write_run
 from querywise.methods import METHODS, Method
-from querywise.rankers.column import OneFeature
+from querywise.rankers.single import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.rankers.weights.fusion import EqualWeights, Fusion
 from querywise.rankers.weights.on_runs import OnRuns
@@ -274,12 +274,12 @@ def on_everything(judged: Judged, asked: Fusing) -> Ranker:
 def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
     """The weights of the runs for every query, where a ranker weighs runs."""
     answer = ranker.answer(candidates)
-    if not answer.runs:
+    runs = answer.runs
+    if runs is None:
         return []
-    rows = run_weights(answer).tolist()
     return [
-        {"_id": query, "weights": dict(zip(answer.runs, row, strict=True))}
-        for query, row in zip(candidates.query_ids, rows, strict=True)
+        {"_id": query, "weights": dict(zip(runs.names, row, strict=True))}
+        for query, row in zip(candidates.query_ids, runs.weights().tolist(), strict=True)
     ]
 
 

@@ -6,8 +6,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import ALL, Rows, Terms
+from querywise.contracts.asking import OneModel
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates
@@ -41,22 +41,15 @@ class LinearModel:
         return Linear(self.weights)
 
 
-class WeightedSum(AnyRanker):
+class WeightedSum(OneModel):
     """What linear learners share: a weight for every feature, `weights_`, in the user's units."""
 
     weights_: Floats
 
     stored = contents(FITTED, weights_=floats("features"))
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the weighted sum of its features."""
-        return linear_scores(ready(self, candidates).features, self.weights_)
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """One model for all queries: this one."""
-        return alone(self, ready(self, candidates))
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return linear_scores(seen.features, self.weights_)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """Weight × value."""

@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Opaque, nobody
+from querywise.contracts.answers import Opaque
+from querywise.contracts.asking import nobody
 from querywise.contracts.protocols import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import StoredWeights, checked_gains
@@ -36,7 +37,7 @@ class FittedModels:
     def __getitem__(self, number: int, /) -> Model:
         ranker = self.rankers[number]
         said = ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
-        is_one_model = not said.varies and said.refused is None
+        is_one_model = not said.varies and said.facts().refused is None
         return said.everyone if is_one_model else Opaque(ranker)
 
     def pick(self, candidates: Candidates, model: Ints, /) -> Floats:

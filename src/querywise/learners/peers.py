@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from querywise.contracts.answers import ready
-from querywise.contracts.asking import AnyRanker, predicts
+from querywise.contracts.asking import OneModel
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
@@ -42,7 +41,7 @@ class Rows(NamedTuple):
         return Rows(data.candidates.features, data.labels, data.candidates.query_of_row)
 
 
-class Peer(AnyRanker):
+class Peer(OneModel):
     """Boosted trees of another library; a subclass says how one forest is grown and asked for scores."""
 
     library: ClassVar[str]
@@ -76,15 +75,13 @@ class Peer(AnyRanker):
             ]
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the mean over the forests."""
-        features = ready(self, candidates).features
-        if not len(features):
+    def _predict(self, seen: Candidates, /) -> Floats:
+        """The mean over the forests."""
+        if not len(seen.features):
             return np.zeros(0)
-        total = np.zeros(len(features))
+        total = np.zeros(len(seen.features))
         for forest in self._forests:
-            total += self._scores(forest, features)
+            total += self._scores(forest, seen.features)
         return total / len(self._forests)
 
     @property

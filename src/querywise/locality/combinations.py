@@ -5,6 +5,7 @@ Weights are non-negative and, query by query, sum to 1; a row of zeros means the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,7 +13,8 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.estimators import Estimator
 from querywise.errors import DataError, NotFittedError
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.compiled import compiled
 from querywise.runtime.stored import COUNT, Known, Starts, contents, floats, require
 
 _SOFTENING = 0.1
@@ -51,6 +53,7 @@ def normalised(weights: Floats) -> Floats:
     return weights / np.where(totals > 0, totals, 1.0)
 
 
+@dataclass(eq=False, repr=False)
 class SimilarQueries(Estimator):
     """SelectRanker's weights: each model's average precision on the training queries most like this one to it.
 
@@ -60,12 +63,11 @@ class SimilarQueries(Estimator):
     average precision (queries × models).
     """
 
+    k: int = 10
+
     stored = contents(
         k=COUNT, values_=floats("entries"), sums_=floats("entries+1"), starts_=Starts("models", "entries")
     )
-
-    def __init__(self, k: int = 10) -> None:
-        self.k = k
 
     def fit(self, points: Floats, members: csr_array, precision: Floats, /) -> Self:
         """Sort every model's training queries by their coordinate."""
@@ -92,9 +94,53 @@ class SimilarQueries(Estimator):
         """New queries × models."""
         if not hasattr(self, "values_"):
             raise NotFittedError(self)
-        from querywise.locality.sorted_neighbors import nearest_sums
-
         found = np.empty(points.shape)
         many = min(int(self.k), len(self.values_))
         nearest_sums(np.ascontiguousarray(points), self.values_, self.sums_, self.starts_, many, _TIED, found)
         return normalised(found)
+
+
+@compiled
+def nearest_sums(
+    points: Floats, values: Floats, sums: Floats, starts: Ints, k: int, tied: float, found: Floats
+) -> None:
+    """Of each column's sorted values the sum over the k nearest to the point; those tied at the k-th place share it.
+
+    Column i has values[starts[i]:starts[i + 1]]; sums[place] is the sum of what comes before a place.
+    """
+    for row in range(points.shape[0]):
+        for column in range(points.shape[1]):
+            begin, end, point = starts[column], starts[column + 1], points[row, column]
+            count = min(k, end - begin)
+            found[row, column] = 0.0
+            if count == 0:
+                continue
+            low, high = begin, end - count
+            while low < high:
+                middle = (low + high) // 2
+                if point - values[middle] > values[middle + count] - point:
+                    low = middle + 1
+                else:
+                    high = middle
+            cut = max(point - values[low], values[low + count - 1] - point)
+            left = _places_before(values, begin, end, point - (cut - tied), True)
+            right = max(left, _places_before(values, begin, end, point + (cut - tied), False))
+            first = _places_before(values, begin, end, point - (cut + tied), False)
+            last = _places_before(values, begin, end, point + (cut + tied), True)
+            near, total = right - left, sums[right] - sums[left]
+            equal, shared = last - first - near, sums[last] - sums[first] - total
+            if equal > 0:
+                total += (count - near) / equal * shared
+            found[row, column] = max(total, 0.0)
+
+
+@compiled
+def _places_before(values: Floats, low: int, high: int, target: float, equal_too: bool) -> int:
+    """The first place whose value is above the target, or, unless equal ones come before too, not below it."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < target or (equal_too and values[middle] == target):
+            low = middle + 1
+        else:
+            high = middle
+    return low

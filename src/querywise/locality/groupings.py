@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -34,6 +35,7 @@ _TIED = 1e-12  # of a distance: smaller differences are rounding
 _LEAST = 0.01  # of a query's largest membership: smaller ones are set to 0
 
 
+@dataclass(eq=False, repr=False)
 class Clusters(Estimator):
     """K-means of the training queries, in their view.
 
@@ -42,12 +44,12 @@ class Clusters(Estimator):
     exp(−(d² − d₀²) / (2 softness² s²)) where d₀ is the distance to the nearest and s² the mean of d₀² over all queries.
     """
 
-    stored = contents(centres_=floats("groups>0", "coordinates"), members_=Sparse("groups", "queries"))
+    count: float = 20
+    _: KW_ONLY
+    softness: float = 0.0
+    seed: int = 0
 
-    def __init__(self, count: float = 20, *, softness: float = 0.0, seed: int = 0) -> None:
-        self.count = count
-        self.softness = softness
-        self.seed = seed
+    stored = contents(centres_=floats("groups>0", "coordinates"), members_=Sparse("groups", "queries"))
 
     def fit(self, points: Floats, data: Judged, /) -> Self:
         """Find the centres; every training query joins its cluster."""

@@ -9,8 +9,9 @@ Neither depends on the order of the training queries.
 from __future__ import annotations
 
 import copy
-import functools
 import math
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from querywise.contracts.protocols import Metric
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.coarse import Coarse, closest, least_gaps, look_around
 from querywise.runtime.arrays import Floats, Ints, for_kernels, sums_of_products
-from querywise.runtime.parameters import number_of
+from querywise.runtime.parameters import forget_derived, number_of
 from querywise.runtime.stored import Whole, contents, floats
 from querywise.runtime.threads import in_threads
 
@@ -51,6 +52,7 @@ class Everyone(Estimator):
         return csr_array(np.ones((len(points), self.count_)))
 
 
+@dataclass(eq=False, repr=False)
 class Nearest(Estimator):
     """The k nearest training queries, equally weighted; those tied at the k-th place share it.
 
@@ -59,12 +61,12 @@ class Nearest(Estimator):
     search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are scikit-learn's.
     """
 
-    stored = contents(points_=floats("queries", "coordinates"), count_=Whole(1, "queries"))
+    k: float = 50
+    _: KW_ONLY
+    metric: Metric = "euclidean"
+    search: Algorithm = "brute"
 
-    def __init__(self, k: float = 50, *, metric: Metric = "euclidean", search: Algorithm = "brute") -> None:
-        self.k = k
-        self.metric = metric
-        self.search = search
+    stored = contents(points_=floats("queries", "coordinates"), count_=Whole(1, "queries"))
 
     def fit(self, points: Floats, /) -> Self:
         """Remember the training queries' points."""
@@ -72,7 +74,7 @@ class Nearest(Estimator):
         self.points_ = measured(points, self.metric)
         if self.search not in ("brute", "kd_tree", "ball_tree"):
             raise DataError(f"Nearest(search={self.search!r}) is unknown. Known: brute, kd_tree, ball_tree.")
-        self._search: Any = None
+        forget_derived(self)
         return self
 
     def weights(self, points: Floats, /) -> csr_array:
@@ -80,62 +82,65 @@ class Nearest(Estimator):
         if not hasattr(self, "points_"):
             raise NotFittedError(self)
         places = measured(points, self.metric)
-        if getattr(self, "_search", None) is None:
-            self._search = self._built()
-        if self.search == "brute" and len(places) == 1:
-            found: Shared = self._search.among(places[0], self.count_)
-            return _one_row(found, len(self.points_))
-        if self.search == "brute":
-            near, shared = self._search.among_nearest(places, self.count_)
-        else:
+        if self.search != "brute":
             _require_near(np.einsum("ij,ij->i", places, places))
-            near, shared = self._by_tree(places)
-        return _rows(near, shared, len(self.points_))
+            return _rows(*self._by_tree(places), len(self.points_))
+        if len(places) == 1:
+            return self.row(self.index.around(places[0], self.count_)[1])
+        return _rows(*self.index.among_nearest(places, self.count_), len(self.points_))
 
     def around(self, point: Floats) -> tuple[int, Shared]:
         """The nearest training query to one point, and what `weights` has for that point, by one look at all."""
         if self.search != "brute":
             raise DataError(f"Nearest(search={self.search!r}) looks for many at once; around needs search='brute'.")
-        if getattr(self, "_search", None) is None:
-            self._search = self._built()
-        nearest, found = self._search.around(measured(point[None, :], self.metric)[0], self.count_)
-        return nearest, found
+        return self.index.around(measured(point[None, :], self.metric)[0], self.count_)
 
     def row(self, found: Shared) -> csr_array:
         """The neighbours of one point, as a row of weights."""
-        return _one_row(found, len(self.points_))
+        row: Any = copy.copy(self._nobody)  # to make one anew takes as long as to find the neighbours
+        row.data, row.indices, row.indptr = found.weights, found.columns, np.array([0, len(found.columns)])
+        made: csr_array = row
+        return made
+
+    @cached_property
+    def _nobody(self) -> csr_array:
+        return csr_array((1, len(self.points_)))
+
+    @cached_property
+    def index(self) -> Search:
+        """The training queries, ready to be searched."""
+        return Search(self.points_)
+
+    @cached_property
+    def _tree(self) -> Any:
+        from sklearn.neighbors import BallTree, KDTree
+
+        return (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
 
     def _by_tree(self, places: Floats) -> tuple[Ints, dict[int, Shared]]:
         """What `Search.among_nearest` finds, by a tree; rows with a tie at the k-th place by Search."""
         k, more = self.count_, min(self.count_ + 1, len(self.points_))
         if not len(places):
             return np.zeros((0, k), np.int64), {}
-        gaps, found = self._search.query(places, k=more)
+        gaps, found = self._tree.query(places, k=more)
         near = np.sort(found[:, :k].astype(np.int64), axis=1)
         if more == k:
             return near, {}
         tied = np.flatnonzero(gaps[:, k] <= gaps[:, k - 1] * (1 + 10 * _TIED))
-        again, shared = Search(self.points_).among_nearest(places[tied], k) if len(tied) else (near[:0], {})
+        again, shared = self.index.among_nearest(places[tied], k) if len(tied) else (near[:0], {})
         near[tied] = again
         return near, {int(tied[row]): each for row, each in shared.items()}
 
-    def _built(self) -> Any:
-        """What is searched, built when first needed."""
-        if self.search == "brute":
-            return Search(self.points_)
-        from sklearn.neighbors import BallTree, KDTree
 
-        return (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
-
-
+@dataclass(eq=False, repr=False)
 class Radius(Estimator):
     """All training queries within a distance; where there are none, the global model is used."""
 
-    stored = contents(points_=floats("queries", "coordinates"))
+    radius: float
+    _: KW_ONLY
+    metric: Metric = "euclidean"
 
-    def __init__(self, radius: float, *, metric: Metric = "euclidean") -> None:
-        self.radius = radius
-        self.metric = metric
+    stored = contents(points_=floats("queries", "coordinates"))
 
     def fit(self, points: Floats, /) -> Self:
         """Remember the training queries' points."""
@@ -170,13 +175,12 @@ class Search:
         self._plain = for_kernels(np.ascontiguousarray(points))
         self.squares = np.einsum("ij,ij->i", points, points)
         self.longest = float(self.squares.max(initial=0.0))
-        self._coarse: Coarse | None = None
 
-    def make_ready(self) -> Coarse | None:
-        """Many points in eight bits, made once: after this the first place asked for waits no longer than others."""
-        if self._coarse is None and self.points.size >= _LARGE:
-            self._coarse = Coarse.of(self.points)
-        return self._coarse
+    @cached_property
+    def coarse(self) -> Coarse | None:
+        """Many points in eight bits, for `nearest_one`."""
+        large = self.points.size >= _LARGE and math.isfinite(self.longest)  # of others no distance is computed
+        return Coarse.of(self.points) if large else None
 
     def nearest(self, places: Floats, k: int) -> Ints:
         """The k points nearest to each place, nearest first; equally distant ones by their coordinates."""
@@ -192,7 +196,7 @@ class Search:
     def _first(self, place: Floats, columns: Ints, k: int) -> Ints:
         """The k nearest of some points, equally distant ones by their coordinates, seen from the place."""
         away = self.points[columns] - place
-        gaps = _lengths(away)
+        gaps = lengths(away)
         sides = np.round(away / np.where(gaps > 0, gaps, 1.0)[:, None], _ALIKE)
         nearer = np.argsort(gaps, kind="stable")
         steps = np.diff(gaps[nearer], prepend=gaps[nearer[:1]]) > _TIED * gaps[nearer]
@@ -203,7 +207,7 @@ class Search:
 
     def nearest_one(self, place: Floats) -> int:
         """The nearest point to one place: what `among_nearest` finds, faster."""
-        slack, coarse = self._slack(float(place @ place)), self.make_ready()
+        slack, coarse = self._slack(float(place @ place)), self.coarse
         rows = _ALL if coarse is None else coarse.perhaps_nearest(place, 4 * slack)
         row, tied = closest(self._plain, for_kernels(place), rows, 2 * slack)
         if tied == 1:
@@ -211,10 +215,6 @@ class Search:
         if not len(rows):
             return self._nearest_by(place, *self._rough(place))
         return self._nearest_by(place, self.squares[rows] - 2 * (self.points[rows] @ place), slack, rows)
-
-    def among(self, place: Floats, k: int) -> Shared:
-        """The k points nearest to one place: what `among_nearest` finds, faster."""
-        return self.around(place, k)[1]
 
     def around(self, place: Floats, k: int) -> tuple[int, Shared]:
         """The nearest point to one place and the k nearest, by one look at all points."""
@@ -293,19 +293,6 @@ def _smallest(gaps: Floats, k: int) -> float:
     return float(lowest[k - 1])
 
 
-def _one_row(found: Shared, count: int) -> csr_array:
-    """One row of V, of a copy that is filled: to check its parts, the constructor takes longer than finding them."""
-    row = copy.copy(_empty_row(count))
-    row.data, row.indptr = found.weights, np.array([0, len(found.columns)])
-    row.indices = found.columns  # type: ignore[assignment]  # scipy takes 64 bits as well as 32
-    return row
-
-
-@functools.lru_cache(16)
-def _empty_row(count: int) -> csr_array:
-    return csr_array((1, count))
-
-
 def _chosen(sure: Ints, doubtful: Ints, gaps: Floats, k: int) -> Shared:
     """The k nearest: all that are sure, and the nearest of the doubtful; those equal at the last place share it."""
     left = k - len(sure)
@@ -339,14 +326,15 @@ def _require_near(squares: Floats | float) -> None:
 def distances(places: Floats, points: Floats, metric: Metric) -> Floats:
     """The exact distance of each place to the point of the same row."""
     away = measured(places, metric) - measured(points, metric)
-    return _lengths(away)
+    return lengths(away)
 
 
 def _exact(place: Floats, points: Floats) -> Floats:
-    return _lengths(points - place)
+    return lengths(points - place)
 
 
-def _lengths(vectors: Floats) -> Floats:
+def lengths(vectors: Floats) -> Floats:
+    """Of rows."""
     return np.sqrt(sums_of_products("ij,ij->i", vectors, vectors))
 
 
@@ -356,8 +344,8 @@ def measured(points: Floats, metric: Metric) -> Floats:
         return points
     if metric != "cosine":
         raise DataError(f"metric={metric!r} is unknown. Known: euclidean, cosine.")
-    lengths = _lengths(points)
-    return points / np.where(lengths > 0, lengths, 1.0)[:, None]
+    sizes = lengths(points)
+    return points / np.where(sizes > 0, sizes, 1.0)[:, None]
 
 
 def _rows(columns: Ints, shared: dict[int, Shared], count: int) -> csr_array:

@@ -43,13 +43,12 @@ def view_named(
         return None
     from querywise.locality.views.columns import Columns, SideBySide
     from querywise.locality.views.divergence import Divergence
-    from querywise.locality.views.gradients import GradientView
-    from querywise.locality.views.metric import LearnedMetric
+    from querywise.locality.views.learned import GradientView, LearnedMetric
     from querywise.locality.views.signals import SignalView
     from querywise.locality.views.text import TextView
     from querywise.locality.views.twomodels import TwoModels
     from querywise.locality.views.vector import VectorView
-    from querywise.rankers.column import OneFeature
+    from querywise.rankers.single import OneFeature
 
     how, colon, rest = view.partition(":")
     if how in _LEARNED:

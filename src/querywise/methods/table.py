@@ -71,7 +71,7 @@ def _method(
     return added
 
 
-@_method(f"{_RANKERS}.column:OneFeature", around=_FILLED)
+@_method(f"{_RANKERS}.single:OneFeature", around=_FILLED)
 def bm25(ranker: Made, reference: int | str | None = None) -> Ranker:
     """No learning: one feature as the score, BM25 or the one named by reference.
 
@@ -82,13 +82,13 @@ def bm25(ranker: Made, reference: int | str | None = None) -> Ranker:
     return ranker(BM25 if reference is None else reference)
 
 
-@_method(f"{_RANKERS}.column:OneFeature", around=_FILLED)
+@_method(f"{_RANKERS}.single:OneFeature", around=_FILLED)
 def vectors(ranker: Made) -> Ranker:
     """No learning: the similarity of a document's vector and the query's own as the score."""
     return ranker("similarity.plain")
 
 
-@_method(f"{_RANKERS}.column:OneFeature", around=_FILLED)
+@_method(f"{_RANKERS}.single:OneFeature", around=_FILLED)
 def vectors_adapted(ranker: Made) -> Ranker:
     """The similarity of a document's vector and the query's, adapted where `adapt` says so, as the score."""
     return ranker("similarity")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Facts, Moved, Rows, Terms, alone, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import ALL, Answer, Facts, Moved, Rows, Terms
+from querywise.contracts.asking import OneModel
 from querywise.contracts.forms import Form, Refusal, no_sum
 from querywise.contracts.protocols import Regressor, Transparent, Watching
 from querywise.data.judged import Candidates, Judged
@@ -49,7 +50,8 @@ _KNOWN = {
 _LEAST = 1e-6  # |α| below which a query's rows would only add noise to h
 
 
-class ATVT(AnyRanker):
+@dataclass(eq=False, repr=False)
+class ATVT(OneModel):
     """Alternate between a regression h and every query's (α, β): one model for queries whose grades differ in scale.
 
     regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features). One
@@ -86,6 +88,20 @@ class ATVT(AnyRanker):
     ((60,), (18,))
     """
 
+    regressor: Regressor
+    _: KW_ONLY
+    scale_penalty: float = 100.0
+    shift_penalty: float = 1.0
+    penalty: Penalty = "l2"
+    variant: Variant = "weighted"
+    rounds: int = 4
+    tolerance: float = 1e-3
+    values: Sequence[float] | None = None
+    stop: Stop = "mean"
+    nonnegative: bool = True
+    transform: Transform = "linear"
+    per: Per = "query"
+
     stored = contents(
         FITTED,
         regressor_=part(Regressor),
@@ -98,35 +114,6 @@ class ATVT(AnyRanker):
         transform=Added("linear"),
         per=Added("query"),
     )
-
-    def __init__(
-        self,
-        regressor: Regressor,
-        *,
-        scale_penalty: float = 100.0,
-        shift_penalty: float = 1.0,
-        penalty: Penalty = "l2",
-        variant: Variant = "weighted",
-        rounds: int = 4,
-        tolerance: float = 1e-3,
-        values: Sequence[float] | None = None,
-        stop: Stop = "mean",
-        nonnegative: bool = True,
-        transform: Transform = "linear",
-        per: Per = "query",
-    ) -> None:
-        self.regressor = regressor
-        self.scale_penalty = scale_penalty
-        self.shift_penalty = shift_penalty
-        self.penalty = penalty
-        self.variant = variant
-        self.rounds = rounds
-        self.tolerance = tolerance
-        self.values = values
-        self.stop = stop
-        self.nonnegative = nonnegative
-        self.transform = transform
-        self.per = per
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn h. Trees choose their number by the plain regression's error on `valid`, where it is given."""
@@ -146,18 +133,12 @@ class ATVT(AnyRanker):
         self.query_ids_ = candidates.query_ids
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: h."""
-        if not len(ready(self, candidates).features):
-            return np.zeros(0)
-        scores: Floats = self.regressor_.predict(candidates.features)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        scores: Floats = self.regressor_.predict(seen.features) if len(seen.features) else np.zeros(0)
         return scores
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """One model for all queries: h."""
-        return alone(self, ready(self, candidates))._replace(facts=lambda: Facts(moved=self.moved))
+    def _answer(self, seen: Candidates, /) -> Answer:
+        return super()._answer(seen)._replace(facts=lambda: Facts(moved=self.moved))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
         """Those of h: what each feature adds to the scores of these `rows` of the documents `seen`."""

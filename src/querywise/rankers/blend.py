@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import ALL, Answer, Once, Rows, Scale, Stored, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import ALL, Answer, Blended, Facts, Local, Once, Rows, Scale, Stored
+from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -31,6 +32,7 @@ _RISE = 1e-9  # of a measure: less is rounding
 _FEW = 4096  # documents: of more, what is shared takes less time than what is not
 
 
+@dataclass(eq=False, repr=False)
 class Blend(AnyRanker):
     """The weighted sum of several rankers' scores.
 
@@ -54,22 +56,14 @@ class Blend(AnyRanker):
     ([0.5, 0.5], (100,))
     """
 
-    stored = contents(FITTED, rankers_=Several(part(Ranker), "rankers>0"), weights_=floats("rankers"))
+    rankers: Sequence[Ranker]
+    _: KW_ONLY
+    scores: Literal["standard", "rank"] = "standard"
+    weights: Literal["equal", "learned"] = "equal"
+    measure: str = "map"
+    shrinkage: float = 0.5
 
-    def __init__(
-        self,
-        rankers: Sequence[Ranker],
-        *,
-        scores: Literal["standard", "rank"] = "standard",
-        weights: Literal["equal", "learned"] = "equal",
-        measure: str = "map",
-        shrinkage: float = 0.5,
-    ) -> None:
-        self.rankers = rankers
-        self.scores = scores
-        self.weights = weights
-        self.measure = measure
-        self.shrinkage = shrinkage
+    stored = contents(FITTED, rankers_=Several(part(Ranker), "rankers>0"), weights_=floats("rankers"))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Fit every ranker, then learn on `valid` how much each counts, if that is asked for."""
@@ -85,29 +79,25 @@ class Blend(AnyRanker):
             self.weights_ = self.shrinkage * self.weights_ + (1 - self.shrinkage) * learned
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        return _weighed(self.scaled(candidates), self.weights_)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.blended(self._scores(seen), seen)
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """Every ranker's answer, with the same weights for all queries."""
-        seen = ready(self, candidates)
         members, models = self.members(seen), self.several_models()
         return Answer(
-            candidates,
+            seen,
             lambda: Common(self),
-            Once(lambda: self.blended(self._scores(seen, members), candidates)),
+            Once(lambda: self.blended(self._scores(seen, members), seen)),
             varies=any(each.varies for each in members),
-            models=Once(lambda: models),
-            shares=Once(lambda: csr_array(np.tile(self.weights_, (len(candidates), 1)))),
-            scale=SCALES[self.scores],
-            stored=Stored(models, lambda number: f"ranker {number}", np.ones(len(models), np.bool_)),
-            members=members,
-            names=self.names(),
-            usual=self.weights_,
-            refused=self.refusal(type(self)),
+            local=Local(
+                Once(lambda: models),
+                Once(lambda: csr_array(np.tile(self.weights_, (len(seen), 1)))),
+                SCALES[self.scores],
+                Stored("ranker {}".format, np.ones(len(models), np.bool_)),
+            ),
+            blend=Blended(members, self.names(), self.weights_),
+            facts=lambda: Facts(refused=self.refusal(type(self))),
         )
 
     def members(self, candidates: Candidates) -> tuple[Answer, ...]:
@@ -180,11 +170,11 @@ class Blend(AnyRanker):
         check_worth(self.measure)
 
 
+@dataclass(eq=False, repr=False)
 class Common:
     """The blend of the rankers' global models."""
 
-    def __init__(self, blend: Blend) -> None:
-        self.blend = blend
+    blend: Blend
 
     def predict(self, seen: Candidates, /) -> Floats:
         """One score per document."""

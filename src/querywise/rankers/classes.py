@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Facts, Place, Stored, picked, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import Answer, Facts, Place, Stored, picked
+from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.protocols import Learner, Models, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_groups import are_alone
@@ -21,6 +22,7 @@ from querywise.runtime.parameters import unfitted
 from querywise.runtime.stored import ANY_NUMBER, FITTED, Known, Several, Text, bools, contents, floats, part
 
 
+@dataclass(eq=False, repr=False)
 class QueryClasses(AnyRanker):
     """One model per class of the training queries; a query is classified by a linear SVM on its view.
 
@@ -43,6 +45,12 @@ class QueryClasses(AnyRanker):
     (('kind 1', 'kind 2'), (100,))
     """
 
+    learner: Learner
+    _: KW_ONLY
+    view: QueryView | None = None
+    known: bool = False
+    seed: int = 0
+
     stored = contents(
         FITTED,
         everyone_=part(Ranker),
@@ -54,12 +62,6 @@ class QueryClasses(AnyRanker):
         usable_=bools("classes"),
         models_=part(Models, models="classes"),
     )
-
-    def __init__(self, learner: Learner, *, view: QueryView | None = None, known: bool = False, seed: int = 0) -> None:
-        self.learner = learner
-        self.view = view
-        self.known = known
-        self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Train the classifier and a model per class; a learner that stops early does so on `valid`."""
@@ -122,25 +124,18 @@ class QueryClasses(AnyRanker):
         """The models of the classes."""
         return self.models_
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by the model of its class."""
-        return self.answer(candidates).scores()
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """The model of each query's class; the global one where the class has no model."""
-        seen = ready(self, candidates)
 
         def chosen() -> Ints:
             found = self.chosen(seen)
             return np.where(self.usable_[found], found, -1)
 
-        stored = Stored(self.models_, lambda number: f"queries of class {self.classes_[number]}", self.usable_)
         return picked(
             seen,
             self.everyone_,
-            stored,
+            self.models_,
+            Stored(lambda number: f"queries of class {self.classes_[number]}", self.usable_),
             chosen,
             place=Place(
                 lambda: looked_at(self.view_),

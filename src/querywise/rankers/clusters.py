@@ -7,32 +7,104 @@ group (Naive), or by all models, weighted by their quality on similar queries (S
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
-from querywise.contracts.answers import Answer, Facts, Once, Place, Sizes, Stored, picked, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import Answer, Facts, Once, Place, Sizes, Stored, local_or_global, picked
+from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.forms import depends_on_the_list
-from querywise.contracts.protocols import Learner, Models, QueryView, Ranker
+from querywise.contracts.protocols import Grouping, Learner, Models, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import NotFittedError
+from querywise.learners.local_models import prepared
 from querywise.locality.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
 from querywise.locality.groupings import Clusters, RelevantClusters, nearest_centre
 from querywise.locality.views.divergence import Divergence
-from querywise.locality.views.looking import looked_at, without_vector
+from querywise.locality.views.looking import looked_at, relevant_points, without_vector
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import precision_table
-from querywise.rankers.column import OneFeature
-from querywise.rankers.groups import GroupModels
-from querywise.rankers.neighbors import has_relevant
-from querywise.runtime.arrays import Floats, Ints
+from querywise.rankers.neighbors import fitted_view, has_relevant
+from querywise.rankers.single import OneFeature
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
-from querywise.runtime.stored import FITTED, SHARE, Added, contents, part
+from querywise.runtime.stored import FITTED, SHARE, Added, contents, floats, part
+
+_ENOUGH = 2  # queries to learn from without which a group gets the global model
+
+
+@dataclass(eq=False, repr=False)
+class GroupModels:
+    """A model for each group of training queries, and the global one.
+
+    Groups with fewer than two queries to learn from get a row of everyone: their model is the global one.
+    """
+
+    view: QueryView
+    grouping: Grouping
+
+    stored = contents(
+        everyone_=part(Ranker),
+        view_=part(QueryView, coordinates="coordinates"),
+        grouping_=part(Grouping, coordinates="coordinates", groups="models"),
+        teachers_=floats("models", least=0.0),
+        models_=part(Models, models="models"),
+    )
+
+    def fit(self, data: Judged, learner: Learner, valid: Judged | None, /) -> Self:
+        """Compute the training queries' positions, group them and train the models."""
+        ready = prepared(learner, data, valid)
+        self.everyone_ = ready.everyone
+        self.view_ = fitted_view(self.view, data, self.everyone_)
+        by_documents = isinstance(self.grouping, RelevantClusters)  # which do not depend on the queries' positions
+        points = np.zeros((0, 0)) if by_documents else self.points(data.candidates)
+        self.grouping_ = cached(
+            "groups", self.grouping, data if by_documents else points, lambda: unfitted(self.grouping).fit(points, data)
+        )
+        members = self.grouping_.members_
+        self.teachers_ = np.asarray((members > 0).astype(np.float64) @ (data.pairs > 0)).ravel()
+        self.models_ = cached("group models", learner, members, lambda: ready.models(_or_everyone(members, self.thin)))
+        return self
+
+    @property
+    def thin(self) -> Bools:
+        """Which groups have too few queries to learn from."""
+        found: Bools = self.teachers_ < _ENOUGH
+        return found
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many groups there are, and how many of them have one query to learn from, or none."""
+        return Sizes(len(self.teachers_), int(np.sum(self.teachers_ == 1)), int(np.sum(self.teachers_ == 0)))
+
+    def points(self, candidates: Candidates) -> Floats:
+        """The queries' positions in the view."""
+        return cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
+
+    def distances(self, candidates: Candidates) -> Floats:
+        """Queries × groups."""
+        return self.grouping_.distances(self.points(candidates))
+
+    def blend(self, candidates: Candidates, weights: Floats) -> Floats:
+        """Scores by mixtures of the models, by the global one where all weights are 0."""
+        return local_or_global(
+            candidates,
+            weights.sum(axis=1) > 0,
+            lambda queries, part: self.models_.blend(part, weights[queries]),
+            self.everyone_,
+        )
+
+    def routed_by_relevance(self, data: Judged) -> Ints | None:
+        """The group nearest to each query's relevant documents; −1 without any, None in another view."""
+        points = relevant_points(self.view_, data)
+        if points is None:
+            return None
+        return np.where(has_relevant(data), nearest_centre(self.grouping_.distances(points)), -1)
 
 
 class _Grouped(AnyRanker):
@@ -54,20 +126,21 @@ class _Grouped(AnyRanker):
         ready(self, candidates)
         return self.groups_
 
-    def _picked(self, candidates: Candidates, choose: Callable[[], Ints]) -> Answer:
+    def _picked(self, seen: Candidates, choose: Callable[[], Ints]) -> Answer:
         """The answer that scores each query by the model of one group."""
-        groups = self._required(candidates)
+        groups = self.groups_
         whom, every = "queries nearest to cluster {}".format, np.ones(len(groups.models_), np.bool_)
         return picked(
-            candidates,
+            seen,
             groups.everyone_,
-            Stored(groups.models_, whom, every, groups.teachers_),
+            groups.models_,
+            Stored(whom, every, groups.teachers_),
             choose,
             place=Place(
                 lambda: looked_at(groups.view_),
-                points=Once(lambda: self.places(candidates)),
+                points=Once(lambda: self.places(seen)),
                 nearest_to_relevant=self.routed_by_relevance,
-                vectorless=lambda: without_vector(candidates, groups.view_),
+                vectorless=lambda: without_vector(seen, groups.view_),
             ),
             facts=lambda: Facts(sizes=self.sizes),
         )
@@ -90,6 +163,7 @@ class _Grouped(AnyRanker):
         return self._required(candidates).points(candidates)
 
 
+@dataclass(eq=False, repr=False)
 class Naive(_Grouped):
     """A model per cluster of relevant documents; a query is answered by the model of the nearest cluster.
 
@@ -113,22 +187,13 @@ class Naive(_Grouped):
     ((100,), (10, 3))
     """
 
-    def __init__(
-        self,
-        learner: Learner,
-        clusters: float = 20,
-        *,
-        top: int = 10,
-        view: QueryView | None = None,
-        softness: float = 0.0,
-        seed: int = 0,
-    ) -> None:
-        self.learner = learner
-        self.clusters = clusters
-        self.top = top
-        self.view = view
-        self.softness = softness
-        self.seed = seed
+    learner: Learner
+    clusters: float = 20
+    _: KW_ONLY
+    top: int = 10
+    view: QueryView | None = None
+    softness: float = 0.0
+    seed: int = 0
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Cluster, and train a model per cluster; a learner that stops early does so on `valid`."""
@@ -147,15 +212,12 @@ class Naive(_Grouped):
         weights[np.arange(len(chosen)), chosen] = 1.0
         return weights
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by the model of the nearest cluster."""
-        return self._required(candidates).models_.pick(candidates, self.chosen(candidates))
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.groups_.models_.pick(seen, self.chosen(seen))
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """The model of the cluster nearest to each query."""
-        return self._picked(candidates, lambda: self.chosen(candidates))
+        return self._picked(seen, lambda: self.chosen(seen))
 
 
 class _Blended(_Grouped):
@@ -163,28 +225,26 @@ class _Blended(_Grouped):
 
     model_weights: Callable[[Candidates], Floats]
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by its own mixture."""
-        return self._required(candidates).blend(candidates, self.model_weights(candidates))
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.groups_.blend(seen, self.model_weights(seen))
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """A mixture of all models for each query."""
-        weights = Once(lambda: self.model_weights(candidates))
+        weights = Once(lambda: self.model_weights(seen))
         why = depends_on_the_list(
             type(self),
             "blends models whose scores it brings to 0 … 1 within the query",
             "Fit naive or knn-offline-2, which pick one model.",
         )
-        return self._picked(candidates, lambda: weights().argmax(axis=1))._replace(
-            scores=Once(lambda: self.groups_.blend(candidates, weights())),
-            shares=Once(lambda: csr_array(weights())),
-            scale="range",
-            refused=why,
+        found = self._picked(seen, lambda: weights().argmax(axis=1))
+        return found._replace(
+            scores=Once(lambda: self.groups_.blend(seen, weights())),
+            local=found.local._replace(shares=Once(lambda: csr_array(weights())), scale="range"),
+            facts=lambda: Facts(sizes=self.sizes, refused=why),
         )
 
 
+@dataclass(eq=False, repr=False)
 class Transform(_Blended):
     """A model per cluster of training queries in the plane of two models; all are blended, the nearer the more.
 
@@ -212,28 +272,17 @@ class Transform(_Blended):
     ((10, 3), True)
     """
 
-    stored = contents(floor=SHARE)
+    learner: Learner
+    clusters: float = 20
+    _: KW_ONLY
+    reference: int | str | Ranker | None = None
+    top: int = 10
+    view: QueryView | None = None
+    floor: float = 0.0
+    softness: float = 0.0
+    seed: int = 0
 
-    def __init__(
-        self,
-        learner: Learner,
-        clusters: float = 20,
-        *,
-        reference: int | str | Ranker | None = None,
-        top: int = 10,
-        view: QueryView | None = None,
-        floor: float = 0.0,
-        softness: float = 0.0,
-        seed: int = 0,
-    ) -> None:
-        self.learner = learner
-        self.clusters = clusters
-        self.reference = reference
-        self.top = top
-        self.view = view
-        self.floor = floor
-        self.softness = softness
-        self.seed = seed
+    stored = contents(floor=SHARE)
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Cluster, and train a model per cluster; a learner that stops early does so on `valid`."""
@@ -249,6 +298,7 @@ class Transform(_Blended):
         return without_the_weak(by_distance(self._required(candidates).distances(candidates)), self.floor)
 
 
+@dataclass(eq=False, repr=False)
 class SelectRanker(_Blended):
     """Naive's models, blended; a model's weight is the sum of its average precision on the queries most like this one.
 
@@ -281,35 +331,23 @@ class SelectRanker(_Blended):
     ((10, 3), True)
     """
 
+    learner: Learner
+    clusters: float = 20
+    k: int = 10
+    _: KW_ONLY
+    with_relevant: bool = False
+    reference: int | str | Ranker | None = None
+    view: QueryView | None = None
+    floor: float = 0.0
+    softness: float = 0.0
+    seed: int = 0
+
     stored = contents(
         floor=SHARE,
         divergence_=part(Divergence, coordinates="models"),
         similar_=part(SimilarQueries, models="models"),
         with_relevant=Added(False),
     )
-
-    def __init__(
-        self,
-        learner: Learner,
-        clusters: float = 20,
-        k: int = 10,
-        *,
-        with_relevant: bool = False,
-        reference: int | str | Ranker | None = None,
-        view: QueryView | None = None,
-        floor: float = 0.0,
-        softness: float = 0.0,
-        seed: int = 0,
-    ) -> None:
-        self.learner = learner
-        self.clusters = clusters
-        self.k = k
-        self.with_relevant = with_relevant
-        self.reference = reference
-        self.view = view
-        self.floor = floor
-        self.softness = softness
-        self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Cluster, train a model per cluster, and evaluate each on its own queries; trees stop early on `valid`."""
@@ -327,7 +365,7 @@ class SelectRanker(_Blended):
             data,
             lambda: precision_table(groups.models_, seen, FLAVOURS["standard"], only=own),
         )
-        points = cached("own points", view, data.candidates, lambda: view.some_points(data.candidates, own))
+        points = cached("points", view, data.candidates, lambda: view.points(data.candidates))
         if self.with_relevant:
             members = csr_array(members.multiply(has_relevant(data)[None, :]))
             members.eliminate_zeros()
@@ -354,3 +392,11 @@ def _by_relevance_or_view(ranker: Naive | SelectRanker, top: int) -> GroupModels
 
 def _or_best_feature(reference: int | str | Ranker | None) -> int | str | Ranker:
     return OneFeature() if reference is None else reference
+
+
+def _or_everyone(members: csr_array, thin: Bools) -> csr_array:
+    """The rows of the groups, those that are too thin replaced by a row of everyone."""
+    if not thin.any():
+        return members
+    everyone = csr_array(np.ones((1, members.shape[1])))
+    return csr_array(vstack([everyone if each else members[[row]] for row, each in enumerate(thin)]))

@@ -7,30 +7,36 @@ picked from models trained beforehand around every training query, by shared tra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import Answer, Local, Once, Stored, local_or_global, own_each, picked, scores_by
+from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.protocols import Learner, Models, Neighborhood, Prepared, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training, takes_parts
 from querywise.learners.local_models import prepared
+from querywise.locality.groupings import k_means
+from querywise.locality.neighborhoods import Search, measured
+from querywise.locality.views.looking import relevant_points
 from querywise.locality.views.topmean import TopMean
-from querywise.rankers.neighbors import Locality, Surroundings, neighborhood_or_nearest, without
-from querywise.rankers.offline_models import OfflineModels
+from querywise.rankers.neighbors import Around, Locality, has_relevant, neighborhood_or_nearest, without
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
-from querywise.runtime.parameters import unfitted
-from querywise.runtime.stored import FITTED, Added, contents, part
+from querywise.runtime.parameters import forget_derived, number_of, unfitted
+from querywise.runtime.stored import FITTED, Absent, Added, Known, Optional, Sparse, bools, contents, floats, part
 
 _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
 _ONLY = np.zeros(1, np.int64)  # the number of the only model
+_AT_ONCE = 64  # queries whose shared pairs are counted together
 
 
+@dataclass(eq=False, repr=False)
 class KnnOnline(AnyRanker):
     """A model of its own for every query, trained on its neighbours when it arrives.
 
@@ -56,27 +62,19 @@ class KnnOnline(AnyRanker):
     ((100,), [8.0, 8.0, 8.0])
     """
 
+    learner: Learner
+    k: float = 0.2
+    _: KW_ONLY
+    view: QueryView | None = None
+    neighborhood: Neighborhood | None = None
+    back_off: float | None = 0.95
+
     stored = contents(
         FITTED,
         prepared_=part(Prepared, queries="queries"),
         locality_=part(Locality, queries="queries"),
         back_off=Added(None),
     )
-
-    def __init__(
-        self,
-        learner: Learner,
-        k: float = 0.2,
-        *,
-        view: QueryView | None = None,
-        neighborhood: Neighborhood | None = None,
-        back_off: float | None = 0.95,
-    ) -> None:
-        self.learner = learner
-        self.k = k
-        self.view = view
-        self.neighborhood = neighborhood
-        self.back_off = back_off
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Prepare the learner and compute the training queries' positions; trees stop early on `valid`."""
@@ -85,39 +83,29 @@ class KnnOnline(AnyRanker):
         self.locality_.fit(data, self.prepared_.everyone)
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by the model of its own neighbours."""
-        if len(candidates) != 1:
-            return self.answer(candidates).scores()
-        seen = ready(self, candidates)
-        return self._of_one(seen, Surroundings(self.locality_, seen, taught=True))
+    def _predict(self, seen: Candidates, /) -> Floats:
+        if len(seen) != 1:
+            return super()._predict(seen)
+        return self._of_one(seen, self.locality_.around(seen, taught=True))
 
-    def _of_one(self, seen: Candidates, around: Surroundings) -> Floats:
-        """The scores of one query, without what explains them: that would take as long as the kernels."""
+    def _of_one(self, seen: Candidates, around: Around) -> Floats:
+        """The scores of one query, without what explains them."""
         locality = self.locality_
-        if around.is_far()[0] or not locality.has_pairs(around.weights())[0]:
+        if around.far()[0] or not locality.has_pairs(around.weights())[0]:
             return self.prepared_.everyone.predict(seen)
         return self.prepared_.models(around.weights(), like=locality.typical).pick(seen, _ONLY)
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """A model of its own for each query that has neighbours to learn from, and is not too far from them."""
-        seen, everyone = ready(self, candidates), self.prepared_.everyone
-        around = Surroundings(self.locality_, seen, taught=True)
-
-        @Once
-        def teachers() -> csr_array:
-            return without(around.weights(), around.is_far())
-
-        @Once
-        def local() -> Bools:
-            return self.locality_.has_pairs(teachers())
+        everyone, locality = self.prepared_.everyone, self.locality_
+        around = locality.around(seen, taught=True)
+        weights = Once(lambda: without(around.weights(), around.far()))
+        local = Once(lambda: locality.has_pairs(weights()))
 
         @Once
         def models() -> Models:
-            rows = teachers() if np.count_nonzero(local()) == len(local()) else teachers()[np.flatnonzero(local())]
-            return self.prepared_.models(rows, like=self.locality_.typical)
+            rows = weights() if np.count_nonzero(local()) == len(local()) else weights()[np.flatnonzero(local())]
+            return self.prepared_.models(rows, like=locality.typical)
 
         def of_many() -> Floats:
             return local_or_global(
@@ -129,10 +117,8 @@ class KnnOnline(AnyRanker):
             lambda: everyone.answer(seen).everyone,
             Once(lambda: self._of_one(seen, around) if len(seen) == 1 else of_many()),
             varies=True,
-            models=models,
-            shares=Once(lambda: one_each(np.where(local(), np.cumsum(local()) - 1, -1), int(local().sum()))),
-            teachers=teachers,
-            place=around.place(self.learner, self.prepared_.gradients),
+            local=Local(models, Once(lambda: own_each(local()))),
+            place=locality.place(seen, around, self.learner, self.prepared_.gradients, weights=weights),
         )
 
     def places(self, candidates: Candidates, /) -> Floats:
@@ -145,11 +131,126 @@ class KnnOnline(AnyRanker):
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
         """How much each training query counts for each of these; an empty row is the global model."""
-        found = self.answer(candidates).teachers
-        assert found is not None
-        return found()
+        around = self.locality_.around(ready(self, candidates), taught=True)
+        return without(around.weights(), around.far())
 
 
+@dataclass(eq=False, repr=False)
+class OfflineModels:
+    """Models trained around anchors: every training query, or the centres of clusters of them."""
+
+    locality: Locality
+    models: float | None
+    seed: int
+
+    stored = contents(
+        locality=part(Locality, queries="queries", coordinates="coordinates"),
+        anchors_=floats("models", "coordinates"),
+        members_=Sparse("models", "queries"),
+        usable_=bools("models"),
+        models_=part(Models, models="models"),
+        everyone_=part(Ranker),
+        gradients_=Absent(Optional(floats("queries", "features"))),
+    )
+
+    def fit(self, data: Training, learner: Learner, valid: Judged | None, /) -> Self:
+        """Train a model on the neighbours of every anchor."""
+        ready = prepared(learner, data, valid)
+        self.locality.fit(data, ready.everyone)
+        points = self.locality.points_
+        self.anchors_ = points if self.models is None else self._centres(points)
+        settings = (self.locality.view_, self.locality.neighborhood, self.models, self.seed)
+        self.members_ = cached("members", settings, data, lambda: self.locality.weights_of_many(self.anchors_))
+        self.usable_ = self.locality.has_pairs(self.members_)
+        self.models_ = cached("models of members", (learner, valid), self.members_, lambda: ready.models(self.members_))
+        self.everyone_ = ready.everyone
+        self.gradients_ = ready.gradients()
+        forget_derived(self)
+        self.make_ready()
+        return self
+
+    def make_ready(self) -> None:
+        """Make what is looked at for one query: the first query waits no longer than others."""
+        for searched in (self.locality.one.known, self._anchors):
+            _ = searched.coarse
+
+    def _check_stored(self, known: Known) -> None:
+        """Unless there are fewer models, there is one for every training query."""
+        if self.models is None:
+            known.tie("models", known.sizes["queries"], "OfflineModels.anchors_")
+
+    def _centres(self, points: Floats) -> Floats:
+        asked = number_of(1.0 if self.models is None else self.models, len(points), "models=…")
+        return k_means(measured(points, self.locality.metric), asked, self.seed)
+
+    def nearest_anchor(self, points: Floats) -> Ints:
+        """The number of the anchor nearest to each point."""
+        return self.locality.nearest(points, self._anchors)
+
+    @cached_property
+    def _anchors(self) -> Search:
+        """The anchors, ready to be searched."""
+        return self.locality.one.known if self.models is None else self.locality.search(self.anchors_)
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether no training queries share a place among a model's."""
+        return bool((self.members_.data == 1).all())
+
+    def trusted(self, index: Ints, far: Bools) -> Ints:
+        """The models named, −1 for those without training pairs and for queries too far from every training query."""
+        if len(index) == 1:
+            return index if index[0] >= 0 and not far[0] and self.usable_[index[0]] else np.array([-1])
+        good = (index >= 0) & ~far
+        good[good] = self.usable_[index[good]]
+        return np.where(good, index, -1)
+
+    def shared_pairs(self, own: csr_array) -> Iterator[Floats]:
+        """How many training pairs each model has in common with each query's neighbours; shared places count in part.
+
+        Without shared places these are whole numbers, so that many queries at once give what each alone does.
+        """
+        whole = self._whole and bool((own.data == 1).all())
+        for first in range(0, own.shape[0], _AT_ONCE) if whole else ():
+            part = own[first : first + _AT_ONCE]
+            yield from np.asarray(self.members_ @ (part * self.locality.pairs_[None, :]).toarray().T).T
+        for query in () if whole else range(own.shape[0]):
+            yield self._shared_in_part(own[[query]])
+
+    def _shared_in_part(self, own: csr_array) -> Floats:
+        """The same of one query, where equally near training queries share places."""
+        pairs, part = np.zeros(own.shape[1]), np.zeros(own.shape[1])
+        pairs[own.indices], part[own.indices] = self.locality.pairs_[own.indices], own.data
+        if own.data.min(initial=1.0) >= self.members_.data.max(initial=1.0):  # a product: the smaller part is theirs
+            return np.asarray(self.members_ @ pairs).ravel()
+        smaller = np.minimum(self.members_.data, part[self.members_.indices])
+        common = csr_array((smaller, self.members_.indices, self.members_.indptr), shape=self.members_.shape)
+        return np.asarray(common @ pairs).ravel()
+
+    def gradients(self) -> Floats | None:
+        """Training queries × features: the gradient of each one's loss at the global model, where known."""
+        found: Floats | None = getattr(self, "gradients_", None)  # not in models saved by older versions
+        return found
+
+    def whom(self, number: int) -> str:
+        """Which queries a model is for, in words."""
+        if self.models is None:
+            return f"queries nearest to training query {self.locality.query_ids_[number]}"
+        return f"queries nearest to centre {number}"
+
+    def routed_by_relevance(self, data: Judged) -> Ints | None:
+        """The model nearest to each query's relevant documents; −1 without any, None in another view."""
+        points = relevant_points(self.locality.view_, data)
+        if points is None:
+            return None
+        return np.where(has_relevant(data), self.nearest_anchor(points), -1)
+
+    def training_queries(self, index: Ints) -> csr_array:
+        """The rows of the models named; empty for −1."""
+        return without(self.members_[np.maximum(index, 0)], index < 0)
+
+
+@dataclass(eq=False, repr=False)
 class KnnOffline2(AnyRanker):
     """Models trained beforehand around every training query; a query is scored by the nearest one's.
 
@@ -179,26 +280,16 @@ class KnnOffline2(AnyRanker):
     ((100,), 5)
     """
 
-    stored = contents(FITTED, offline_=part(OfflineModels), back_off=Added(None))
+    learner: Learner
+    k: float = 0.2
+    _: KW_ONLY
+    view: QueryView | None = None
+    neighborhood: Neighborhood | None = None
+    back_off: float | None = 0.95
+    models: float | None = None
+    seed: int = 0
 
-    def __init__(
-        self,
-        learner: Learner,
-        k: float = 0.2,
-        *,
-        view: QueryView | None = None,
-        neighborhood: Neighborhood | None = None,
-        back_off: float | None = 0.95,
-        models: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.learner = learner
-        self.k = k
-        self.view = view
-        self.neighborhood = neighborhood
-        self.back_off = back_off
-        self.models = models
-        self.seed = seed
+    stored = contents(FITTED, offline_=part(OfflineModels), back_off=Added(None))
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
         """Train the models; a learner that stops early does so on `valid`."""
@@ -211,32 +302,33 @@ class KnnOffline2(AnyRanker):
         usual = self.view is None or (isinstance(self.view, TopMean) and _is_named(self.view.reference))
         return takes_parts(self.learner) and usual
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by the nearest model."""
-        return self.answer(candidates).scores()
+    def _predict(self, seen: Candidates, /) -> Floats:
+        offline = self.offline_
+        return scores_by(offline.models_, self._chosen(offline.locality.around(seen)), seen, offline.everyone_)
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """The stored model nearest to each query."""
-        seen, offline = ready(self, candidates), self.offline_
-        around = Surroundings(offline.locality, seen)
-
-        @Once
-        def chosen() -> Ints:
-            return offline.trusted(self._index(around), around.is_far())
-
-        return picked(
+        offline, locality = self.offline_, self.offline_.locality
+        around = locality.around(seen)
+        chosen = Once(lambda: self._chosen(around))
+        weights = Once(lambda: offline.training_queries(chosen()))
+        place = locality.place(
             seen,
-            offline.everyone_,
-            Stored(offline.models_, offline.whom, offline.usable_),
-            chosen,
-            place=around.place(self.learner, offline.gradients, self.routed_by_relevance),
-            teachers=Once(lambda: offline.training_queries(chosen())),
+            around,
+            self.learner,
+            offline.gradients,
+            weights=weights,
+            nearest_to_relevant=self.routed_by_relevance,
         )
+        stored = Stored(offline.whom, offline.usable_)
+        return picked(seen, offline.everyone_, offline.models_, stored, chosen, place=place)
 
-    def _index(self, around: Surroundings) -> Ints:
-        """The number of the model for each query; −1 is the global model."""
+    def _chosen(self, around: Around) -> Ints:
+        """The number of the model that scores each query; −1 is the global model."""
+        return self.offline_.trusted(self._index(around), around.far())
+
+    def _index(self, around: Around) -> Ints:
+        """The number of the model for each query, whether it is to be trusted or not."""
         if self.models is None:  # there is one around every training query
             return around.nearest()
         return self._cached_index(around.points(), self.offline_.nearest_anchor)
@@ -248,7 +340,7 @@ class KnnOffline2(AnyRanker):
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that scores each query; −1 is the global model."""
-        return self.answer(candidates).chosen()
+        return self._chosen(self.offline_.locality.around(ready(self, candidates)))
 
     def places(self, candidates: Candidates, /) -> Floats:
         """Where each query lies in the view."""
@@ -301,7 +393,7 @@ class KnnOffline1(KnnOffline2):
     ((100,), 30)
     """
 
-    def _index(self, around: Surroundings) -> Ints:
+    def _index(self, around: Around) -> Ints:
         """The number of the model that shares most with each query's neighbours; −1 where none shares anything."""
         return self._cached_index(around.points(), self._sharing_most)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
-from querywise.contracts.forms import Refusal, no_missing
+from querywise.contracts.answers import Answer, refused
+from querywise.contracts.asking import AnyRanker
+from querywise.contracts.forms import no_missing
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.rows import MEAN
@@ -22,6 +22,7 @@ from querywise.runtime.stored import FITTED, Known, contents, floats, ints, part
 _MARK = "missing {}"  # what the column is called that marks where a feature is missing
 
 
+@dataclass(eq=False, repr=False)
 class MissingValues(AnyRanker):
     """A ranker on features without gaps: a missing value (NaN) becomes the feature's mean.
 
@@ -34,16 +35,15 @@ class MissingValues(AnyRanker):
     policy: what missing values become; "mean" is the only way that is the same for all rankers.
     """
 
+    ranker: Ranker
+    policy: Literal["mean"] = "mean"
+
     stored = contents(
         FITTED,
         means_=floats("features"),
         marked_=ints("marks", below="features"),
         ranker_=part(Ranker, features="columns"),
     )
-
-    def __init__(self, ranker: Ranker, policy: Literal["mean"] = "mean") -> None:
-        self.ranker = ranker
-        self.policy = policy
 
     @property
     def missing_policy(self) -> str:
@@ -86,18 +86,15 @@ class MissingValues(AnyRanker):
         require(bool(np.all(np.diff(self.marked_) > 0)), "MissingValues.marked_ are not in ascending order")
         known.tie("columns", known.sizes["features"] + known.sizes["marks"], "MissingValues.ranker_")
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        seen = self.filled(ready(self, candidates))
-        return self.ranker_.predict(seen)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.ranker_.predict(self.filled(seen))
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """That of the ranker inside, for the documents without gaps."""
-        seen = self.filled(ready(self, candidates))
-        found = self.ranker_.answer(seen)
-        return found._replace(refused=found.refused or self._refusal())
+    def _answer(self, seen: Candidates, /) -> Answer:
+        found = self.ranker_.answer(self.filled(seen))
+        if not len(self.marked_):  # nothing was missing in training, so that it has no columns of its own
+            return found
+        why = no_missing(type(self), "it fills missing values and marks them in columns of their own")
+        return refused(found, found.facts().refused or why)
 
     def filled(self, candidates: Candidates, /) -> Candidates:
         """The same candidates without gaps, as the ranker inside sees them."""
@@ -109,12 +106,6 @@ class MissingValues(AnyRanker):
         names = (*labels, *(_MARK.format(labels[column]) for column in self.marked_.tolist()))
         whole = np.hstack([np.where(gaps, self.means_, features), gaps[:, self.marked_].astype(np.float64)])
         return replace(candidates, features=whole, feature_names=names, missing="refused")
-
-    def _refusal(self) -> Refusal | None:
-        """Why no engine runs it; None where nothing was missing in training, so that it has no columns of its own."""
-        if not len(self.marked_):
-            return None
-        return no_missing(type(self), "it fills missing values and marks them in columns of their own")
 
 
 def _mean(column: Floats) -> float:

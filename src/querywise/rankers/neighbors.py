@@ -6,20 +6,21 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from querywise.contracts.answers import Place, TrainingQueries
+from querywise.contracts.answers import Once, Place, TrainingQueries
 from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighborhood, Preparing, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import StoredWeights
 from querywise.data.ordering import by_coordinates
 from querywise.data.training import Training
 from querywise.errors import DataError
-from querywise.locality.neighborhoods import Nearest, Search, distances, measured
+from querywise.locality.neighborhoods import Nearest, Search, distances, lengths, measured
 from querywise.locality.views.looking import known_to, looked_at, without_vector
 from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -42,12 +43,17 @@ def at_training_queries() -> Iterator[None]:
         _rehearsing.reset(before)
 
 
+@dataclass(eq=False, repr=False)
 class Locality:
     """A view, a neighborhood in it, and how far from every training query is too far.
 
     view: None is TopMean by the single model. back_off: a share of the training queries; a query farther from its
     nearest training query than that share of them is from each other gets the global model. None never backs off.
     """
+
+    view: QueryView | None
+    neighborhood: Neighborhood
+    back_off: float | None
 
     stored = contents(
         back_off=Optional(Number(above=0.0, most=1.0)),
@@ -59,11 +65,6 @@ class Locality:
         query_ids_=Several(Text(), "queries"),
         limit_=Number(least=0.0, finite=False),
     )
-
-    def __init__(self, view: QueryView | None, neighborhood: Neighborhood, back_off: float | None) -> None:
-        self.view = view
-        self.neighborhood = neighborhood
-        self.back_off = back_off
 
     def fit(self, data: Training, everyone: Ranker, /) -> Self:
         """Compute the training queries' positions."""
@@ -78,6 +79,7 @@ class Locality:
             self.query_weights_ = data.query_weights
         self.query_ids_ = data.query_ids
         self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off, data)
+        self.make_ready()
         return self
 
     def _training_points(self, data: Training) -> Floats:
@@ -141,26 +143,15 @@ class Locality:
         """The nearest of some anchors to each point."""
         return anchors.nearest(measured(self.somewhere(points), self.metric), 1)[:, 0]
 
-    @cached_property
-    def known(self) -> Search:
-        """The training queries, ready to be searched."""
-        return self.search(self.points_)
-
     def nearest_known(self, points: Floats) -> Ints:
         """The nearest training query to each point."""
         settings = (self.points_, self.metric)
-        return cached("nearest", settings, points, lambda: self.nearest(points, self.known))
+        return cached("nearest", settings, points, lambda: self.nearest(points, self.one.known))
 
     def distances(self, points: Floats, nearest: Ints | None = None) -> Floats:
         """How far each point is from the nearest training query, which is `nearest` where that is known."""
         index = self.nearest_known(points) if nearest is None else nearest
         return distances(self.somewhere(points), self.points_[index], self.metric)
-
-    def is_far(self, points: Floats) -> Bools:
-        """Which points are nowhere, or too far from every training query: these use the global model."""
-        lost = is_lost(points)
-        limit = self.farthest
-        return lost | (self.distances(points) > limit) if math.isfinite(limit) else lost
 
     def search(self, anchors: Floats) -> Search:
         """Anchors prepared for the search."""
@@ -176,21 +167,6 @@ class Locality:
         )
         return without(found, is_lost(points))
 
-    def around(self, points: Floats, *, taught: bool) -> tuple[Ints, csr_array | None] | None:
-        """The nearest training query to one point that is somewhere; where `taught`, its neighbours by the same look.
-
-        None of several points, of one that is nowhere, and where its neighbours take a look of their own.
-        """
-        near = self.neighborhood_
-        if len(points) != 1 or math.isnan(points.sum()):
-            return None
-        if not taught:
-            return np.array([self.known.nearest_one(measured(points, self.metric)[0])]), None
-        if not (isinstance(near, Nearest) and near.search == "brute"):
-            return None
-        nearest, found = near.around(points[0])
-        return np.array([nearest]), near.row(found)
-
     def weights_of_many(self, points: Floats) -> csr_array:
         """The same for many points, split over the workers."""
         pool = workers()
@@ -203,122 +179,143 @@ class Locality:
         places = by_coordinates(self.points_)[np.linspace(0, len(self.points_) - 1, count).astype(np.int64)]
         return self.weights(self.points_[places])
 
-    @cached_property
-    def _teaching(self) -> Bools:
-        return self.pairs_ > 0
-
     def has_pairs(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
-        teaching = self._teaching[weights.indices]
+        teaching = self.one.teaching[weights.indices]
         teaching &= weights.data > 0
         if weights.shape[0] == 1:
             return np.array([np.count_nonzero(teaching) > 0])
         return np.diff(np.concatenate([[0], np.cumsum(teaching)])[weights.indptr]) > 0
 
+    @cached_property
+    def one(self) -> OneQuery:
+        """What answers one query at a time."""
+        near = self.neighborhood_
+        looks = near if isinstance(near, Nearest) and near.search == "brute" else None
+        known = self.search(self.points_) if looks is None else looks.index
+        return OneQuery(known, looks, self.metric, self.farthest, self.pairs_ > 0)
 
-class Surroundings:
-    """The positions of some queries among the training queries of a locality, each part computed when it is asked for.
+    def make_ready(self) -> None:
+        """Make what answers one query: the first query waits no longer than others."""
+        _ = self.one
 
-    taught: whether models are trained on their neighbours, which are then found together with the nearest of them.
-    """
-
-    # Nothing here refers to an answer: answers, and the models behind them, are freed as soon as they are let go.
-    __slots__ = ("_around", "_candidates", "_distances", "_far", "_locality", "_lost", "_nearest", "_points", "_taught")
-
-    def __init__(self, locality: Locality, candidates: Candidates, *, taught: bool = False) -> None:
-        self._locality = locality
-        self._candidates = candidates
-        self._taught = taught
-        self._around: tuple[Ints, csr_array | None] | None = None
-        self._points: Floats | None = None
-        self._nearest: Ints | None = None
-        self._distances: Floats | None = None
-        self._lost: Bools | None = None
-        self._far: Bools | None = None
-
-    def points(self) -> Floats:
-        """Where they are; rows of NaN where one is nowhere."""
-        if self._points is None:
-            self._points = self._locality.points(self._candidates)
-            self._around = self._locality.around(self._points, taught=self._taught)
-        return self._points
-
-    def nearest(self) -> Ints:
-        """The training query nearest to each."""
-        if self._nearest is None:
-            points = self.points()
-            self._nearest = self._locality.nearest_known(points) if self._around is None else self._around[0]
-        return self._nearest
-
-    def weights(self) -> csr_array:
-        """Their neighbours."""
-        points, found = self.points(), self._around
-        return self._locality.weights(points) if found is None or found[1] is None else found[1]
-
-    def distances(self) -> Floats:
-        """How far each is from its nearest training query."""
-        if self._distances is None:
-            points, locality, nearest = self.points(), self._locality, self.nearest()
-            if self._around is not None:  # one query
-                self._distances = distances(points, locality.points_[nearest[0], None], locality.metric)
-            else:
-                self._distances = distances(locality.somewhere(points), locality.points_[nearest], locality.metric)
-        return self._distances
-
-    def lost(self) -> Bools:
-        """Which are nowhere."""
-        if self._lost is None:
-            points = self.points()
-            self._lost = is_lost(points) if self._around is None else np.zeros(1, np.bool_)
-        return self._lost
-
-    def is_far(self) -> Bools:
-        """Which are nowhere, or too far from every training query: these use the global model."""
-        if self._far is None:
-            limit, lost = self._locality.farthest, self.lost()
-            self._far = lost | (self.distances() > limit) if math.isfinite(limit) else lost
-        return self._far
+    def around(self, candidates: Candidates, *, taught: bool = False) -> Around:
+        """Where these queries lie; taught: models are trained on their neighbours, which are looked for at once."""
+        points = Once(lambda: self.points(candidates))
+        weights = Once(lambda: self.weights(points()))
+        if len(candidates) == 1:
+            found = Once(lambda: self.one.at(self.somewhere(points()), is_lost(points())[0], taught=taught))
+            return Around(
+                points,
+                lambda: found().nearest,
+                lambda: weights() if (row := found().weights) is None else row,
+                lambda: found().distances,
+                lambda: found().lost,
+                lambda: found().far,
+            )
+        nearest, lost = Once(lambda: self.nearest_known(points())), Once(lambda: is_lost(points()))
+        gaps, limit = Once(lambda: self.distances(points(), nearest())), self.farthest
+        far = Once(lambda: lost() | (gaps() > limit) if math.isfinite(limit) else lost())
+        return Around(points, nearest, weights, gaps, lost, far)
 
     def place(
         self,
+        candidates: Candidates,
+        around: Around,
         learner: Learner,
         gradients: Callable[[], Floats | None],
+        *,
+        weights: Callable[[], csr_array] | None,
         nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
     ) -> Place:
         """What an answer says of it. gradients: of training queries at the global model, where known."""
-        locality, candidates = self._locality, self._candidates
 
         def known_gradients() -> tuple[Floats, Floats] | None:
-            found, pairs = gradients(), locality.pairs_
+            found, pairs = gradients(), self.pairs_
             per_pair = isinstance(learner, Preparing) and learner.pairs == "pair"
-            counts = (pairs if per_pair else pairs > 0) * getattr(locality, "query_weights_", np.ones(1))
+            counts = (pairs if per_pair else pairs > 0) * getattr(self, "query_weights_", np.ones(1))
             return None if found is None else (found, counts.astype(np.float64))
 
+        def few(count: int) -> Floats:
+            whole = count >= len(candidates)
+            return around.distances() if whole else self.distances(around.points()[:count])
+
+        def away(query: int, training: Ints) -> Floats:
+            place = np.repeat(around.points()[[query]], len(training), axis=0)
+            return distances(place, self.points_[training], self.metric)
+
         return Place(
-            lambda: looked_at(locality.view_),
-            points=lambda: locality.somewhere(self.points()),
+            lambda: looked_at(self.view_),
+            points=lambda: self.somewhere(around.points()),
             known=TrainingQueries(
-                locality.query_ids_,
-                locality.pairs_,
-                locality.farthest,
-                self.distances,
-                self._few,
-                self._away,
+                self.query_ids_,
+                self.pairs_,
+                self.farthest,
+                around.distances,
+                few,
+                away,
                 known_gradients,
-                self.lost,
-                self.is_far,
+                around.lost,
+                around.far,
+                weights,
             ),
             nearest_to_relevant=nearest_to_relevant,
-            vectorless=lambda: without_vector(candidates, locality.view_),
+            vectorless=lambda: without_vector(candidates, self.view_),
         )
 
-    def _few(self, count: int) -> Floats:
-        found = self.points()
-        return self.distances()[:count] if count >= len(found) else self._locality.distances(found[:count])
 
-    def _away(self, query: int, training: Ints) -> Floats:
-        place = np.repeat(self.points()[[query]], len(training), axis=0)
-        return distances(place, self._locality.points_[training], self._locality.metric)
+class Around(NamedTuple):
+    """Where queries lie among the training queries of a locality. Each part is computed when it is first asked for.
+
+    points: rows of NaN where one is nowhere. nearest: the training query nearest to each. weights: its neighbours.
+    distances: how far it is from the nearest. lost: which are nowhere. far: which are nowhere, or too far from every
+    training query: these use the global model.
+    """
+
+    points: Callable[[], Floats]
+    nearest: Callable[[], Ints]
+    weights: Callable[[], csr_array]
+    distances: Callable[[], Floats]
+    lost: Callable[[], Bools]
+    far: Callable[[], Bools]
+
+
+class Found(NamedTuple):
+    """What one query finds around it, each an array of one; weights: None where they have not been looked for."""
+
+    nearest: Ints
+    weights: csr_array | None
+    distances: Floats
+    lost: Bools
+    far: Bools
+
+
+class OneQuery(NamedTuple):
+    """One query among the training queries: what is the same for all, made once, when a ranker is fitted or loaded.
+
+    It finds what Locality finds for many queries at once, to the last bit, and needs one look at the training queries
+    where that takes two.
+
+    known: the training queries, ready to be searched. looks: the k nearest, where one look finds them and the nearest
+    one. limit: the distance from which a query is too far away. teaching: which training queries have pairs.
+    """
+
+    known: Search
+    looks: Nearest | None
+    metric: Metric
+    limit: float
+    teaching: Bools
+
+    def at(self, point: Floats, lost: bool, *, taught: bool) -> Found:
+        """What is around one point, given as a row; taught: its neighbours are asked for, unless it is lost."""
+        place, weights = measured(point, self.metric), None
+        if taught and self.looks is not None and not lost:
+            first, neighbours = self.looks.around(point[0])
+            weights = self.looks.row(neighbours)
+        else:
+            first = self.known.nearest_one(place[0])
+        gaps = lengths(place - self.known.points[first])
+        return Found(np.array([first]), weights, gaps, np.array([lost]), np.array([lost or gaps[0] > self.limit]))
 
 
 def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import Answer, refused
+from querywise.contracts.asking import AnyRanker
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -17,6 +17,7 @@ from querywise.runtime.parameters import unfitted
 from querywise.runtime.stored import FITTED, contents, part
 
 
+@dataclass(eq=False, repr=False)
 class QueryNormalised(AnyRanker):
     """A ranker on features normalised within each query's candidates, 0 the smallest, 1 the largest.
 
@@ -24,10 +25,9 @@ class QueryNormalised(AnyRanker):
     of candidates to score one of them, which a search engine's own models cannot do.
     """
 
-    stored = contents(FITTED, ranker_=part(Ranker))
+    ranker: Ranker
 
-    def __init__(self, ranker: Ranker) -> None:
-        self.ranker = ranker
+    stored = contents(FITTED, ranker_=part(Ranker))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Fit the ranker on normalised features."""
@@ -37,22 +37,16 @@ class QueryNormalised(AnyRanker):
         self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=normalised(data.candidates)), valid=held_out)
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        seen = normalised(ready(self, candidates))
-        return self.ranker_.predict(seen)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.ranker_.predict(normalised(seen))
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """That of the ranker inside, for the normalised documents."""
+    def _answer(self, seen: Candidates, /) -> Answer:
         why = depends_on_the_list(
             type(self),
             "sees every feature on the scale of its query's candidates",
             "Fit the ranker inside it on raw features, and export that.",
         )
-        seen = normalised(ready(self, candidates))
-        return self.ranker_.answer(seen)._replace(refused=why)
+        return refused(self.ranker_.answer(normalised(seen)), why)
 
 
 def normalised(candidates: Candidates) -> Candidates:

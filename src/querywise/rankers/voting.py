@@ -6,13 +6,14 @@ Scores of retrieved documents are above 0, as `data.runs.join_runs` makes them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
-from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
+from querywise.contracts.answers import ALL, Rows, Terms
+from querywise.contracts.asking import OneModel
+from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import borda
 from querywise.errors import DataError
@@ -20,7 +21,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.stored import FITTED, Number, contents
 
 
-class _Vote(AnyRanker):
+class _Vote(OneModel):
     """What the fusion methods share: all but the formula."""
 
     stored = FITTED
@@ -30,20 +31,6 @@ class _Vote(AnyRanker):
         data.require_learnable()
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        raise NotImplementedError
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """One model for all queries: this one."""
-        return alone(self, ready(self, candidates))
-
-    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
-        """None: a score is a number of votes."""
-        return no_sum(type(self))
-
     def form(self) -> Refusal:
         """None: an engine counts no votes."""
         return depends_on_the_list(type(self), "votes among the documents of the query")
@@ -52,10 +39,8 @@ class _Vote(AnyRanker):
 class CombSUM(_Vote):
     """The sum of a document's scores (Fox and Shaw, 1994)."""
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        return _sums(ready(self, candidates).features)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return _sums(seen.features)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """The scores themselves."""
@@ -65,24 +50,21 @@ class CombSUM(_Vote):
 class CombMNZ(_Vote):
     """The sum of a document's scores, times the number of rankers that have it (Fox and Shaw, 1994)."""
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        features = ready(self, candidates).features
-        votes = np.sum(features > 0, axis=1, dtype=np.float64)
-        return _sums(features) * votes
+    def _predict(self, seen: Candidates, /) -> Floats:
+        votes = np.sum(seen.features > 0, axis=1, dtype=np.float64)
+        return _sums(seen.features) * votes
 
 
+@dataclass(eq=False, repr=False)
 class ReciprocalRank(_Vote):
     """Reciprocal rank fusion: Σ 1 / (k + rank) over the rankers that have the document (Cormack and others, 2009).
 
     Tied documents share their mean rank.
     """
 
-    stored = contents(k=Number(least=0.0))
+    k: float = 60.0
 
-    def __init__(self, k: float = 60.0) -> None:
-        self.k = k
+    stored = contents(k=Number(least=0.0))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Remember the columns; there is nothing to learn."""
@@ -90,10 +72,8 @@ class ReciprocalRank(_Vote):
             raise DataError(f"ReciprocalRank(k={self.k}) must be a number from 0 up.")
         return super().fit(data, valid=valid)
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        return _by_ranker(ready(self, candidates), self._votes)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return _by_ranker(seen, self._votes)
 
     def _votes(self, scores: Floats) -> Floats:
         ranks = (len(scores) + 1 - borda(scores)) / 2
@@ -106,10 +86,8 @@ class Borda(_Vote):
     The documents that a ranker does not have share its last places.
     """
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        return _by_ranker(ready(self, candidates), borda)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return _by_ranker(seen, borda)
 
 
 def _sums(features: Floats) -> Floats:

@@ -33,11 +33,10 @@ from querywise.evaluation.tuning import TunedFit
 from querywise.learners.linear import linear_scores
 from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
-from querywise.rankers.column import OneFeature
+from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import Weights
-from querywise.rankers.weights.lists import normalised_runs
-from querywise.rankers.weights.options import options_for
+from querywise.rankers.weights.lists import normalised_runs, options_for
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.papers import p_of, write_findings
 from querywise.runtime.arrays import Floats

@@ -16,7 +16,8 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 import numpy as np
 
-from querywise.contracts.answers import Answer, nobody
+from querywise.contracts.answers import Answer
+from querywise.contracts.asking import nobody
 from querywise.contracts.forms import name_in_engine
 from querywise.contracts.protocols import Ranker
 from querywise.contracts.run_weights import answer_to_query, named_weights
@@ -391,17 +392,17 @@ def routed(model: LoadedModel, request: RouteRequest, features: Floats | None = 
     """
     ranker = model.ranker
     itself = ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
-    if itself.refused is not None:
-        raise DataError(itself.refused.reason)
+    if (refused := itself.facts().refused) is not None:
+        raise DataError(refused.reason)
     if not itself.varies:
         return RouteResponse(name_in_engine(request.name, -1, None), model.version)
-    if itself.stored is None:
+    if itself.local.stored is None:
         raise DataError(
             f"A {type(ranker).__name__} stores no model per kind of query; there is nothing to choose from."
         )
     _check_given(itself, request)
     number = int(ranker.answer(model.candidates([request], features)).chosen()[0])
-    return RouteResponse(name_in_engine(request.name, number, len(itself.stored.models)), model.version)
+    return RouteResponse(name_in_engine(request.name, number, len(itself.local.models())), model.version)
 
 
 def _check_given(itself: Answer, request: RouteRequest) -> None:

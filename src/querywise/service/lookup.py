@@ -11,9 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.contracts.answers import Answer, adapter_of
-from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Embedder
-from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import reciprocal_ranks
 from querywise.data.query_table import QueryTable
@@ -313,12 +311,10 @@ def first_stage_ranks(candidates: Candidates, names: tuple[str, ...] | None = No
 
 def weights_of_runs(answer: Answer) -> list[RunWeight]:
     """How much each run counts for the first query of an answer, and for all queries; none if the model weighs none."""
-    if not answer.runs:
+    runs = answer.runs
+    if runs is None:
         return []
-    form = answer.everyone.form()
-    common = form.weights.tolist() if isinstance(form, Linear) else [None] * len(answer.runs)
-    own = run_weights(answer)[0].tolist()
-    return [RunWeight(name, here, all_) for name, here, all_ in zip(answer.runs, own, common, strict=True)]
+    return list(map(RunWeight, runs.names, runs.weights()[0].tolist(), runs.common.tolist()))
 
 
 def _ranks(scores: Floats) -> Ints:

@@ -41,8 +41,18 @@ _BARE = """
     rankers.weights.fusion.Weights rankers.weights.neighbours.NeighbourWeights rankers.weights.on_runs.OnRuns
     runtime.scaling.Scaling
 """
-# Names in folders that are others now: those above, classes renamed or moved since, and learned values (class.name_).
-FORMER = {name.rpartition(".")[2]: name for name in _BARE.split()}
+# Classes that have moved since, and where they are now.
+_MOVED = {
+    "locality.views.gradients.GradientView": "locality.views.learned.GradientView",
+    "locality.views.metric.LearnedMetric": "locality.views.learned.LearnedMetric",
+    "rankers.column.OneFeature": "rankers.single.OneFeature",
+    "rankers.groups.GroupModels": "rankers.clusters.GroupModels",
+    "rankers.offline_models.OfflineModels": "rankers.knn.OfflineModels",
+    "rankers.weights.from_signals.SignalWeights": "rankers.weights.by_query.SignalWeights",
+    "rankers.weights.neighbours.NeighbourWeights": "rankers.weights.by_query.NeighbourWeights",
+}
+# Names in folders that are others now: those above, and learned values (class.name_).
+FORMER = {name.rpartition(".")[2]: _MOVED.get(name, name) for name in _BARE.split()} | _MOVED
 # Classes that are no longer there, and why.
 REMOVED = {
     "Routed": "it was no better than the blend it was made of. Fit the method blend instead.",

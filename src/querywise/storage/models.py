@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
-from querywise.contracts.missing import policy_of
+from querywise.contracts.asking import policy_of
 from querywise.contracts.protocols import QueryAdapter, Ranker
 from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
 from querywise.runtime.arrays import Arrays

@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.protocols import QueryAdapter, Ranker
+from querywise.contracts.protocols import MadeReady, QueryAdapter, Ranker
 from querywise.errors import DataError, ModelFileError
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.parameters import parameters_of
@@ -243,6 +243,8 @@ class _Reader:
                 raise WrongValueError(f"{name}.{each} is missing")
         if hasattr(made, "_check_stored"):
             made._check_stored(known)
+        if isinstance(made, MadeReady):
+            made.make_ready()
 
 
 def _text(array: Any, key: str) -> str:

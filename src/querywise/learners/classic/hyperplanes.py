@@ -14,9 +14,8 @@ from typing import Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Rows, alone, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
-from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
+from querywise.contracts.asking import OneModel
+from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import refuse_gains
 from querywise.data.normalisation import borda
@@ -29,7 +28,7 @@ from querywise.runtime.scaling import Scale
 from querywise.runtime.stored import FITTED, POSITIVE, contents, floats, ints
 
 
-class MultipleHyperplanes(AnyRanker):
+class MultipleHyperplanes(OneModel):
     """A ranking SVM per pair of grades, combined by Borda count (MHR-BC).
 
     l2: λ of every ranking SVM, how strongly its weights are shrunk towards 0.
@@ -82,25 +81,15 @@ class MultipleHyperplanes(AnyRanker):
         self.hyperplanes_ = np.array(hyperplanes)
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: over all hyperplanes, how many more of its query are below it than above it."""
-        votes = np.zeros(len(ready(self, candidates).features))
+    def _predict(self, seen: Candidates, /) -> Floats:
+        """Over all hyperplanes, how many more documents of its query are below each one than above it."""
+        votes = np.zeros(len(seen.features))
         for weights in self.hyperplanes_:
-            scores = linear_scores(candidates.features, weights)
-            for query in range(len(candidates)):
-                rows = candidates.rows(query)
+            scores = linear_scores(seen.features, weights)
+            for query in range(len(seen)):
+                rows = seen.rows(query)
                 votes[rows] += borda(scores[rows])
         return votes
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """One model for all queries: this one."""
-        return alone(self, ready(self, candidates))
-
-    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Refusal:
-        """None: a score is a number of votes."""
-        return no_sum(type(self))
 
     def form(self) -> Refusal:
         """None: an engine counts no votes."""

@@ -12,8 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import ALL, Rows, Terms
+from querywise.contracts.asking import OneModel
 from querywise.contracts.forms import Forest, Leaf, Split
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
@@ -32,7 +32,7 @@ _MOST_THRESHOLDS = 65_535
 _BLOCK = 2_000_000  # feature values that a thread scans at a time
 
 
-class RankBoost(AnyRanker):
+class RankBoost(OneModel):
     """Stumps on single features, each weighted by how well it orders the pairs that are still in the wrong order.
 
     rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
@@ -86,18 +86,12 @@ class RankBoost(AnyRanker):
         few.rounds = max(everyone.round_count_, 1)
         return few
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the weights of the stumps whose threshold it exceeds."""
-        scores = np.zeros(len(ready(self, candidates).features))
+    def _predict(self, seen: Candidates, /) -> Floats:
+        """The weights of the stumps whose threshold a document exceeds."""
+        scores = np.zeros(len(seen.features))
         for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
-            scores += weight * (candidates.features[:, column] > threshold)
+            scores += weight * (seen.features[:, column] > threshold)
         return scores
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """One model for all queries: this one."""
-        return alone(self, ready(self, candidates))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """The weights of the stumps on each feature whose threshold the document exceeds."""

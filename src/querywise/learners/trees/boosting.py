@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import ALL, Rows, Terms
+from querywise.contracts.asking import OneModel
 from querywise.contracts.estimators import Estimator
 from querywise.contracts.forms import Forest, Refusal, no_missing
 from querywise.contracts.protocols import Learner
@@ -71,7 +71,7 @@ def shapley_values(booster: Booster, features: Floats, threads: int | None) -> F
     return found
 
 
-class LambdaMART(AnyRanker):
+class LambdaMART(OneModel):
     """Boosted regression trees that optimise NDCG: the most common baseline.
 
     Any non-negative grade is fine; a label is worth 2^label − 1, or its value where the data has gains.
@@ -198,23 +198,16 @@ class LambdaMART(AnyRanker):
         few.threads = 1
         return few
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
-        seen = ready(self, candidates)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        """The sum of the leaves that a document falls into, the mean of these over the bag."""
         scores = self.grown().scores(seen.features)
-        return scores if self.base is None else scores + self.base.predict(candidates)
+        return scores if self.base is None else scores + self.base.predict(seen)
 
     def grown(self) -> Grown:
         """Its forests, read from their texts when first needed; a text that is none is refused."""
         if self._forests is None:
             self._forests = read_forests(self.models_, self.feature_count_)
         return self._forests
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """One model for all queries: this one."""
-        return alone(self, ready(self, candidates))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """LightGBM's Shapley values of `rows` of `seen`; one document takes about as long as scores of a thousand."""

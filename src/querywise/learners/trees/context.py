@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import ALL, Rows, Terms
+from querywise.contracts.asking import OneModel
 from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.contracts.protocols import Learner, NamesCoordinates, QueryView, Ranker, TeachesLocally
 from querywise.data.judged import Candidates, Judged
@@ -29,7 +29,7 @@ GROUPS = (*OF_FEATURES, "length", "view")
 _BLOCK = 100_000  # rows scored at a time, so that no second table of all documents is made
 
 
-class QueryContext(AnyRanker):
+class QueryContext(OneModel):
     """A learner on features and their position within the query.
 
     Beside the features as they are it gets, for each of them, the query's *mean* and *spread*, and the document's *z*
@@ -99,18 +99,11 @@ class QueryContext(AnyRanker):
         learner = inside.local(everyone.learner_) if isinstance(inside, TeachesLocally) else inside
         return QueryContext(learner, self.columns, view=self.view)
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        if len(ready(self, candidates).features) <= _BLOCK:
-            return self.learner_.predict(self._shared(candidates))
-        parts = (candidates.select(np.arange(*block)) for block in candidates.blocks(_BLOCK))
+    def _predict(self, seen: Candidates, /) -> Floats:
+        if len(seen.features) <= _BLOCK:
+            return self.learner_.predict(self._shared(seen))
+        parts = (seen.select(np.arange(*block)) for block in seen.blocks(_BLOCK))
         return np.concatenate([self.learner_.predict(self.context(part)) for part in parts])
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """One model for all queries: this one."""
-        return alone(self, ready(self, candidates))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
         """Those of the learner, in the features and their context."""

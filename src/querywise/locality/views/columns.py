@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -12,25 +13,25 @@ from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import known_to, looked_at, views_in
-from querywise.locality.views.references import following
+from querywise.locality.views.looking import following, known_to, looked_at, views_in
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Known, Several, Text, contents, floats, part
 
 
+@dataclass(eq=False, repr=False)
 class Columns(Estimator):
     """The user's own columns of each query, standardised on the training queries (`queries.jsonl`: `columns`).
 
     names: which of them, and in which order; None takes all.
     """
 
-    stored = contents(names_=Several(Text(), "coordinates"), scaling_=part(Scaling, columns="coordinates"))
+    names: Sequence[str] | None = None
+    _: KW_ONLY
+    standardise: bool = True
 
-    def __init__(self, names: Sequence[str] | None = None, *, standardise: bool = True) -> None:
-        self.names = names
-        self.standardise = standardise
+    stored = contents(names_=Several(Text(), "coordinates"), scaling_=part(Scaling, columns="coordinates"))
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the scale of every column."""
@@ -65,13 +66,13 @@ class Columns(Estimator):
         return table.columns[:, [table.column_names.index(name) for name in self.names_]]
 
 
+@dataclass(eq=False, repr=False)
 class SideBySide(Estimator):
     """Several views beside each other; each counts the same in a distance, whatever its coordinates and scale."""
 
-    stored = contents(views_=Several(part(QueryView), "views"), scales_=floats("views"))
+    views: Sequence[QueryView]
 
-    def __init__(self, views: Sequence[QueryView]) -> None:
-        self.views = views
+    stored = contents(views_=Several(part(QueryView), "views"), scales_=floats("views"))
 
     def fit(self, data: Judged, /) -> Self:
         """Fit every view."""

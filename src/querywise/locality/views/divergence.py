@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -10,16 +11,18 @@ from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Models, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import described
-from querywise.locality.views.references import REFERENCE, Reference, fitted_reference, reference_scores
-from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
+from querywise.locality.views.looking import REFERENCE, Reference, described, fitted_reference, reference_scores
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.compiled import compiled
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Known, Optional, contents, part
 from querywise.runtime.threads import in_threads, one_blas_thread
 
 _BLOCK = 500_000  # scores at a time, in each thread
+_NOISE = 1e-12  # of the largest score: below it a spread is rounding; so is a divergence
 
 
+@dataclass(eq=False, repr=False)
 class Divergence(Estimator):
     """The Kullback-Leibler divergence of each of several models from a base, over the query's documents.
 
@@ -28,18 +31,16 @@ class Divergence(Estimator):
     coordinates are standardised on the training queries, unless `standardise` is False.
     """
 
+    reference: Reference | None = None
+    models: Models | None = None
+    _: KW_ONLY
+    standardise: bool = True
+
     stored = contents(
         models=Optional(part(Models, models="coordinates")),
         scaling_=part(Scaling, columns="coordinates"),
         reference_=REFERENCE,
     )
-
-    def __init__(
-        self, reference: Reference | None = None, models: Models | None = None, *, standardise: bool = True
-    ) -> None:
-        self.reference = reference
-        self.models = models
-        self.standardise = standardise
 
     def by(self, ranker: Ranker, /) -> Divergence:
         """The same view with this base, unless it has one of its own."""
@@ -67,12 +68,6 @@ class Divergence(Estimator):
             raise NotFittedError(self)
         return self.scaling_.apply(self._divergences(candidates))
 
-    def some_points(self, candidates: Candidates, wanted: Bools, /) -> Floats:
-        """The coordinates that are wanted, queries × models, the others 0 before they are standardised."""
-        if not hasattr(self, "scaling_"):
-            raise NotFittedError(self)
-        return self.scaling_.apply(self._divergences(candidates, wanted))
-
     def known(self, candidates: Candidates, /) -> Bools:
         """The queries with a document that has a feature other than 0."""
         return described(candidates)
@@ -80,9 +75,7 @@ class Divergence(Estimator):
     def _width(self, candidates: Candidates) -> int:
         return candidates.features.shape[1] if self.models is None else len(self.models)
 
-    def _divergences(self, candidates: Candidates, wanted: Bools | None = None) -> Floats:
-        from querywise.locality.views.distributions import divergences_where
-
+    def _divergences(self, candidates: Candidates) -> Floats:
         width = self._width(candidates)
         found = np.zeros((len(candidates), width))
 
@@ -90,12 +83,7 @@ class Divergence(Estimator):
             first, last = block
             part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
             scores = part.features if self.models is None else self.models.scores(part)
-            base = reference_scores(self.reference_, part)
-            if wanted is None:
-                found[first:last] = divergences(base, scores, part.starts)
-            else:
-                own, rows = wanted[first:last], np.ascontiguousarray(scores)
-                divergences_where(np.ascontiguousarray(base), rows, for_kernels(part.starts), own, found[first:last])
+            found[first:last] = divergences(reference_scores(self.reference_, part), scores, part.starts)
 
         with one_blas_thread():
             in_threads(fill, list(candidates.blocks(_BLOCK // max(width, 1))))
@@ -111,8 +99,72 @@ def divergences(base: Floats, scores: Floats, starts: Ints) -> Floats:
     >>> divergences(np.array([1.0, 2.0]), np.array([[10.0, 2.0], [20.0, 1.0]]), np.array([0, 2])).round(4)
     array([[0.    , 1.5232]])
     """
-    from querywise.locality.views.distributions import divergences_of
-
     found = np.empty((len(starts) - 1, scores.shape[1]))
     divergences_of(np.ascontiguousarray(base), np.ascontiguousarray(scores), starts, found)
     return found
+
+
+@compiled
+def divergences_of(base: Floats, scores: Floats, starts: Ints, found: Floats) -> None:
+    """Σ_d P(d) log(P(d) / P_i(d)), queries × models, P and P_i the softmax of scores standardised in the query."""
+    for query in range(len(starts) - 1):
+        first, last = starts[query], starts[query + 1]
+        found[query] = 0.0
+        if last > first:
+            chances, entropy = _distribution(base[first:last])
+            _from(chances, entropy, scores[first:last], found[query])
+
+
+@compiled
+def _distribution(scores: Floats) -> tuple[Floats, float]:
+    """The softmax of standardised scores, and Σ P log P."""
+    size = max(np.max(np.abs(scores)), 1e-300)
+    away = scores / size - np.mean(scores / size)
+    spread = np.sqrt(np.mean(away * away))
+    away = away * 0.0 if spread <= _NOISE else away / spread
+    logs = away - np.max(away)
+    logs = logs - np.log(np.sum(np.exp(logs)))
+    chances = np.exp(logs)
+    return chances, np.sum(chances * logs)
+
+
+@compiled
+def _from(chances: Floats, entropy: float, scores: Floats, found: Floats) -> None:
+    """Σ P log P − Σ P z_i + log Σ exp z_i, z_i the standardised scores of model i."""
+    documents, models = scores.shape
+    size, top = _extremes(scores)
+    mean, spread, cross, total = np.zeros(models), np.zeros(models), np.zeros(models), np.zeros(models)
+    for row in range(documents):
+        for i in range(models):
+            mean[i] += scores[row, i] / size[i] / documents
+    for row in range(documents):
+        for i in range(models):
+            away = scores[row, i] / size[i] - mean[i]
+            spread[i] += away * away / documents
+            cross[i] += chances[row] * away
+    for i in range(models):
+        spread[i] = 1.0 / np.sqrt(spread[i]) if np.sqrt(spread[i]) > _NOISE else 0.0
+    for row in range(documents):
+        for i in range(models):
+            total[i] += np.exp((scores[row, i] / size[i] - top[i]) * spread[i])
+    for i in range(models):
+        value = entropy - cross[i] * spread[i] + (top[i] - mean[i]) * spread[i] + np.log(total[i])
+        # Set rounding to 0: standardised, it would weigh as much as any other coordinate.
+        found[i] = value if value > _NOISE else 0.0
+
+
+@compiled
+def _extremes(scores: Floats) -> tuple[Floats, Floats]:
+    """Each model's largest absolute score, 1 where all are 0, and its highest over that.
+
+    Divided by it scores lie in −1 … 1, whose squares neither overflow nor vanish.
+    """
+    size, top = np.zeros(scores.shape[1]), np.full(scores.shape[1], -np.inf)
+    for row in range(len(scores)):
+        for i in range(scores.shape[1]):
+            size[i] = max(size[i], abs(scores[row, i]))
+            top[i] = max(top[i], scores[row, i])
+    for i in range(scores.shape[1]):
+        size[i] = size[i] if size[i] > 0.0 else 1.0
+        top[i] /= size[i]
+    return size, top

@@ -1,19 +1,25 @@
-"""What a view uses to give a query its position, and whether relevant documents have one too."""
+"""What views have in common: what they look at in a query, and the reference that selects its top documents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from querywise.contracts.protocols import PlacesDocuments, QueryView, Scorer
+from querywise.contracts.protocols import FollowsRanker, PlacesDocuments, QueryView, Ranker, Scorer
 from querywise.data.judged import Candidates, Judged
+from querywise.data.rows import column_of
+from querywise.data.training import Training, as_taken
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.parameters import is_fitted, unfitted
+from querywise.runtime.stored import AnyOf, Whole, part
 
 _View = TypeVar("_View")
 # Of the contracts LooksAt and Knows; to ask for the contracts themselves takes 20 times as long in a request.
 LOOKS_AT, KNOWN = "looks_at", "known"
+Reference: TypeAlias = int | str | Ranker
+REFERENCE = AnyOf((Whole(below="features"), part(Ranker)), "the number of a feature, or a fitted ranker")
 
 
 def looked_at(*views: QueryView) -> tuple[str, ...]:
@@ -65,3 +71,23 @@ def _views_in(thing: object, kind: type[_View]) -> Iterator[_View]:
         inside = vars(thing).values()
     for each in inside:
         yield from _views_in(each, kind)
+
+
+def following(view: QueryView, ranker: Ranker) -> QueryView:
+    """A view with this ranker as reference, where it takes one and has none of its own."""
+    return view.by(ranker) if isinstance(view, FollowsRanker) else view
+
+
+def fitted_reference(reference: Reference, data: Training) -> int | Ranker:
+    """A feature, by name or by number from 0, as its column; a ranker that is not fitted, fitted on these queries."""
+    if isinstance(reference, (int, str)):
+        return column_of(reference, data.feature_count, data.feature_names)
+    if is_fitted(reference):
+        return reference
+    taken: Any = as_taken(reference, data)
+    return unfitted(reference).fit(taken)
+
+
+def reference_scores(reference: int | Ranker, candidates: Candidates) -> Floats:
+    """The scores by a column or a fitted ranker."""
+    return candidates.features[:, reference] if isinstance(reference, int) else reference.predict(candidates)

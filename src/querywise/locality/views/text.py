@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -129,6 +130,7 @@ class NGrams:
         ]
 
 
+@dataclass(eq=False, repr=False)
 class TextView(Estimator):
     """A query as a point, by its text: TF-IDF of words and characters, reduced by a truncated SVD, and how long it is.
 
@@ -154,22 +156,14 @@ class TextView(Estimator):
     (200,)
     """
 
-    stored = contents(spaces_=Several(part(NGrams), "spaces"), scaling_=part(Scaling, columns=4))
+    dimensions: int = 100
+    _: KW_ONLY
+    words: bool = True
+    characters: bool = True
+    lengths: bool = True
+    seed: int = 0
 
-    def __init__(
-        self,
-        dimensions: int = 100,
-        *,
-        words: bool = True,
-        characters: bool = True,
-        lengths: bool = True,
-        seed: int = 0,
-    ) -> None:
-        self.dimensions = dimensions
-        self.words = words
-        self.characters = characters
-        self.lengths = lengths
-        self.seed = seed
+    stored = contents(spaces_=Several(part(NGrams), "spaces"), scaling_=part(Scaling, columns=4))
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the vocabulary, how rare each n-gram is, and the main directions."""

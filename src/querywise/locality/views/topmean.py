@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -12,8 +13,7 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import described
-from querywise.locality.views.references import REFERENCE, Reference, fitted_reference, reference_scores
+from querywise.locality.views.looking import REFERENCE, Reference, described, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats, for_kernels
 from querywise.runtime.compiled import compiled
 from querywise.runtime.scaling import Scaling
@@ -22,6 +22,7 @@ from querywise.runtime.stored import Known, Whole, contents, part
 from querywise.runtime.threads import FEW_FOR_BLAS, one_blas_thread
 
 
+@dataclass(eq=False, repr=False)
 class TopMean(Estimator):
     """Rank the candidates by a reference, take the best `top`, average their features.
 
@@ -33,12 +34,12 @@ class TopMean(Estimator):
     queries, unless `standardise` is False.
     """
 
-    stored = contents(top=Whole(1), reference_=REFERENCE, scaling_=part(Scaling, columns="features"))
+    reference: Reference | None = None
+    top: int = 50
+    _: KW_ONLY
+    standardise: bool = True
 
-    def __init__(self, reference: Reference | None = None, top: int = 50, *, standardise: bool = True) -> None:
-        self.reference = reference
-        self.top = top
-        self.standardise = standardise
+    stored = contents(top=Whole(1), reference_=REFERENCE, scaling_=part(Scaling, columns="features"))
 
     def fit(self, data: Training, /) -> Self:
         """Fit the reference, if it needs it, and learn the scale of every coordinate."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -10,13 +11,13 @@ from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import described
-from querywise.locality.views.references import REFERENCE, Reference, fitted_reference, reference_scores
+from querywise.locality.views.looking import REFERENCE, Reference, described, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Known, Several, Whole, contents, part
 
 
+@dataclass(eq=False, repr=False)
 class TwoModels(Estimator):
     """Two numbers: the mean score of the `top` best documents under one model, and under another.
 
@@ -25,20 +26,13 @@ class TwoModels(Estimator):
     training queries, unless `standardise` is False.
     """
 
-    stored = contents(top=Whole(1), models_=Several(REFERENCE, 2), scaling_=part(Scaling, columns="coordinates"))
+    first: Reference | None = None
+    second: Reference | None = None
+    top: int = 10
+    _: KW_ONLY
+    standardise: bool = True
 
-    def __init__(
-        self,
-        first: Reference | None = None,
-        second: Reference | None = None,
-        top: int = 10,
-        *,
-        standardise: bool = True,
-    ) -> None:
-        self.first = first
-        self.second = second
-        self.top = top
-        self.standardise = standardise
+    stored = contents(top=Whole(1), models_=Several(REFERENCE, 2), scaling_=part(Scaling, columns="coordinates"))
 
     def by(self, ranker: Ranker, /) -> TwoModels:
         """The same view with this ranker for a model that was not given."""

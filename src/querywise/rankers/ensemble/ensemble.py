@@ -4,27 +4,32 @@ Every feature is the score of a ranker. SER learns one set of weights from the j
 for every new query, so that similar documents of that query get similar scores:
 
     min_{w ≥ 0}  ½ wᵀM w  +  C Σ_i max(0, 1 − w·bⁱ),        M = I + γ GᵀLG for the query's documents G,  I for SER
+
+bⁱ is how well each ranker's order agrees with the judgements of query i: tr(AᵀR), from ranks. A_kl is how strongly
+document k should rank above l: by grades, antisymmetric. R_kl = 1 where a ranker scores k strictly above l, 0 for ties,
+δ on the diagonal, every column divided by its sum n_l + δ, n_l the number of documents above l. Nothing n × n is made:
+tr(AᵀR) = Σ_l (Σ_{k above l} A_kl) / (n_l + δ), and A depends on grades alone.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal, Self, cast
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Once, alone, one_each, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import Answer, Facts, Local, Once, alone, one_each, refused
+from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Models
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import refuse_gains, refuse_weights, values_of
 from querywise.errors import DataError
 from querywise.learners.linear import LinearModel, LinearModels
-from querywise.rankers.ensemble.agreement import Grades, Similarity, agreements, check_agreement
 from querywise.rankers.ensemble.graph import roughness
 from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised
-from querywise.runtime.arrays import Floats, for_kernels
+from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.compiled import compiled
 from querywise.runtime.stored import ANY_NUMBER, FITTED, POSITIVE, Number, Table, Whole, bools, contents, floats, ints
 from querywise.runtime.threads import in_threads
@@ -34,8 +39,11 @@ _INSTEAD = "Fit ranksvm or knn-offline-2 instead."
 _TABLES = 5  # of features × features, while a program is solved
 _WIDEST = 3_000  # features with which a program is solved for every query: with 10,000 each would take minutes
 _STARTS = 256  # training queries' solutions kept at most
+Grades = Literal["three", "difference"]
+Similarity = Literal["trace", "rbf"]
 
 
+@dataclass(eq=False, repr=False)
 class SER(AnyRanker):
     """One non-negative weight per ranker, fitted so that the blend agrees with the judgements of the training queries.
 
@@ -62,6 +70,15 @@ class SER(AnyRanker):
     ((4,), True, (60,))
     """
 
+    cost: float = 1.0
+    _: KW_ONLY
+    grades: Grades = "three"
+    theta: float = 0.5
+    smoothing: float = 1.0
+    similarity: Similarity = "trace"
+    similarity_scale: float = 1.0
+    norm: float | None = None
+
     stored = contents(
         FITTED,
         cost=POSITIVE,
@@ -72,25 +89,6 @@ class SER(AnyRanker):
         side_=ints("rows", below=3),
         residual_=ANY_NUMBER,
     )
-
-    def __init__(
-        self,
-        cost: float = 1.0,
-        *,
-        grades: Grades = "three",
-        theta: float = 0.5,
-        smoothing: float = 1.0,
-        similarity: Similarity = "trace",
-        similarity_scale: float = 1.0,
-        norm: float | None = None,
-    ) -> None:
-        self.cost = cost
-        self.grades = grades
-        self.theta = theta
-        self.smoothing = smoothing
-        self.similarity = similarity
-        self.similarity_scale = similarity_scale
-        self.norm = norm
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn the weights. There is no early stopping: `valid` is ignored."""
@@ -112,17 +110,10 @@ class SER(AnyRanker):
         self.residual_ = found.residual
         return self
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the weighted sum of its scores, each on 0 … 1 within the query."""
-        return self.answer(candidates).scores()
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """One linear model for all queries, of scores on 0 … 1 within the query."""
         why = depends_on_the_list(type(self), "brings every feature to 0 … 1 within the query", _INSTEAD)
-        seen = normalised(ready(self, candidates))
-        return alone(LinearModel(self.weights_), seen)._replace(refused=why)
+        return refused(alone(LinearModel(self.weights_), normalised(seen)), why)
 
     def _agreements(self, data: Judged) -> Floats:
         """The bⁱ of the queries with a preference."""
@@ -238,21 +229,19 @@ class SSER(SER):
         self.start_side_ = np.array([solution.side for _, solution in found], dtype=np.int8)
         return self
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """A linear model of its own for each query, of scores on 0 … 1 within it; where γ is 0, that of all."""
-        seen, everyone = normalised(ready(self, candidates)), LinearModel(self.weights_)
+        scaled, everyone = normalised(seen), LinearModel(self.weights_)
         own = np.where(self.gamma > 0, np.arange(len(seen)), np.full(len(seen), -1))
-        models: Once[Models] = Once(lambda: LinearModels(self._weights_of(seen)))
+        models: Once[Models] = Once(lambda: LinearModels(self._weights_of(scaled)))
+        why = depends_on_the_list(type(self), "learns from all documents of the query", _INSTEAD)
         return Answer(
-            seen,
+            scaled,
             lambda: everyone,
-            Once(lambda: models().pick(seen, own) if self.gamma else everyone.predict(seen)),
+            Once(lambda: models().pick(scaled, own) if self.gamma else everyone.predict(scaled)),
             varies=True,
-            models=models,
-            shares=Once(lambda: one_each(own, len(seen))),
-            refused=depends_on_the_list(type(self), "learns from all documents of the query", _INSTEAD),
-            power=2 if self.gamma else 1,
+            local=Local(models, Once(lambda: one_each(own, len(seen)))),
+            facts=lambda: Facts(refused=why, power=2 if self.gamma else 1),
         )
 
     def query_weights(self, candidates: Candidates, /) -> Floats:
@@ -297,3 +286,70 @@ def _nearest(points: Floats, matrix: Floats) -> int:
         if gap < least:
             found, least = i, gap
     return found
+
+
+def preference_matrix(grades: Ints | Floats, top: float, kind: Grades, theta: float) -> Floats:
+    """A by grade: how strongly a document of one grade should rank above one of another.
+
+    three: 1 for the top grade above 0, θ for the top above anything between, else 0. difference: (g − h) / top.
+
+    >>> preference_matrix(np.array([0, 1, 2]), 2, "three", 0.5).tolist()
+    [[0.0, 0.0, -1.0], [0.0, 0.0, -0.5], [1.0, 0.5, 0.0]]
+    """
+    above = np.zeros((len(grades), len(grades)))
+    if kind == "difference":
+        above = (grades[:, None] - grades[None, :]) / (top or 1)
+        return np.asarray(above, dtype=np.float64)
+    highly, irrelevant = grades >= top, grades == 0
+    above[np.ix_(highly, irrelevant)] = 1.0
+    above[np.ix_(highly, ~highly & ~irrelevant)] = theta
+    return above - above.T
+
+
+def agreements(
+    scores: Floats,
+    labels: Ints | Floats,
+    *,
+    top: float,
+    kind: Grades = "three",
+    theta: float = 0.5,
+    smoothing: float = 1.0,
+    similarity: Similarity = "trace",
+    scale: float = 1.0,
+) -> Floats:
+    """One number per ranker, a column of scores each: tr(AᵀR), or exp(−‖A − R‖ / scale) (rbf).
+
+    >>> agreements(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([1, 0]), top=1)
+    array([ 0.5, -0.5])
+    """
+    grades, place = np.unique(labels, return_inverse=True)
+    wanted = preference_matrix(cast("Ints | Floats", grades), top, kind, theta)
+    order = np.argsort(-scores, axis=0, kind="stable")
+    ranked, grade = np.take_along_axis(scores, order, axis=0), place[order]
+    begins = np.ones(scores.shape, np.bool_)
+    begins[1:] = ranked[1:] != ranked[:-1]
+    # The number of documents strictly above each one is the rank, from 0, at which its group of ties begins.
+    above = np.maximum.accumulate(np.where(begins, np.arange(len(labels))[:, None], 0), axis=0)
+    pull = np.zeros(scores.shape)
+    for number in range(len(grades)):
+        seen = np.cumsum(grade == number, axis=0) - (grade == number)
+        pull += np.take_along_axis(seen, above, axis=0) * wanted[number, grade]
+    totals = above + smoothing
+    found: Floats = (pull / totals).sum(axis=0)
+    if similarity == "rbf":
+        counts = np.bincount(place, minlength=len(grades))
+        sizes = counts @ (wanted**2) @ counts + ((above + smoothing**2) / totals**2).sum(axis=0)
+        found = np.exp(-np.sqrt(np.maximum(sizes - 2 * found, 0.0)) / scale)
+    return found
+
+
+def check_agreement(kind: str, theta: float, smoothing: float, similarity: str, scale: float) -> None:
+    """Refuse what cannot be meant."""
+    for name, value, known in (("grades", kind, ("three", "difference")), ("similarity", similarity, ("trace", "rbf"))):
+        if value not in known:
+            raise DataError(f"{name}={value!r} is unknown. Known: {', '.join(known)}.")
+    if not 0 <= theta <= 1:
+        raise DataError(f"theta={theta} must lie between 0 and 1.")
+    for name, number in (("smoothing", smoothing), ("similarity_scale", scale)):
+        if not 0 < number < np.inf:
+            raise DataError(f"{name}={number} must be a number above 0.")

@@ -2,34 +2,272 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from itertools import product
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Facts, Gain, Once
-from querywise.contracts.asking import answers
+from querywise.contracts.answers import Answer, Gain, Once
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
+from querywise.data.ordering import content_order
+from querywise.data.query_groups import deal_in_turn
 from querywise.errors import DataError
 from querywise.learners.classic.lists import check_counts
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.rankers.neighbors import Surroundings
-from querywise.rankers.weights.choice import FEWEST, cross_validated, shrunk
-from querywise.rankers.weights.from_signals import SignalWeights
+from querywise.locality.neighborhoods import Nearest
+from querywise.locality.views.looking import looked_at
+from querywise.locality.views.signals import RunSignals
+from querywise.locality.views.text import TextView
+from querywise.rankers.neighbors import Around, Locality, without
 from querywise.rankers.weights.fusion import Fusion, OwnWeights, Weights
-from querywise.rankers.weights.neighbours import NeighbourWeights
-from querywise.runtime.parameters import unfitted
-from querywise.runtime.stored import SHARE, AnyOf, Optional, Several, Text, Whole, contents, floats, part
+from querywise.rankers.weights.lists import Lists, best_of
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.cache import caching
+from querywise.runtime.parameters import forget_derived, unfitted
+from querywise.runtime.progress import track
+from querywise.runtime.stored import (
+    POSITIVE,
+    SHARE,
+    AnyOf,
+    Number,
+    Optional,
+    Several,
+    Text,
+    Whole,
+    contents,
+    floats,
+    part,
+)
 
+FEWEST = 20  # queries; from fewer nothing is chosen
+CHOICE = "the best of these in other parts"
+_SURE = 3.0  # standard errors that the gain of the choice must exceed: of many ways the best gains two by luck
 KAPPAS = (0.25, 1.0, 4.0)
 SIGNALS_L2 = (0.1, 1.0, 10.0)
 SHRINKAGES = (0.25, 0.5, 1.0)
 WAYS = ("chosen", "neighbours", "signals")
 
 
+@dataclass(eq=False, repr=False)
+class NeighbourWeights(Estimator):
+    """The weights that rank a query's neighbours and, κ times, all training queries best.
+
+        u(q) = argmax_w  Σ_i v_i(q) T_i(w) + κ T̄(w)
+
+    T_i(w) is the measure of training query i under weights w, T̄ its mean over all, v(q) the neighbours' weights, with
+    sum 1. Of equally good weights u is the nearest to w̄. A query without neighbours, too far from all training queries,
+    or without anything that would give it a position (a word, a vector) has w̄.
+
+    view, k: the neighbours are the k nearest in a view; by default of the query's text, and without texts in TopMean.
+    kappa: κ; infinity is w̄ for all queries.
+    back_off: the share of training queries that are nearer to each other than a query may be to the nearest of them.
+    """
+
+    view: QueryView | None
+    k: float
+    kappa: float
+    back_off: float | None
+
+    stored = contents(
+        kappa=Number(least=0.0, finite=False),
+        locality_=part(Locality, queries="queries"),
+        options_=floats("options>0", "runs", least=0.0),
+        table_=floats("queries", "options"),
+        common_=floats("runs", least=0.0),
+    )
+
+    def fit(self, lists: Lists, everyone: Weights) -> Self:
+        """Compute the training queries' positions, and keep their measures under all weights."""
+        view = TextView() if self.view is None and lists.data.has_texts() else self.view
+        kept = lists.with_best()
+        self.locality_ = Locality(view, Nearest(self.k), self.back_off).fit(lists.data, everyone)
+        self.options_, self.table_, self.common_ = kept.options, kept.table, kept.best
+        forget_derived(self)
+        return self
+
+    @cached_property
+    def _mean(self) -> Floats:
+        return np.asarray(self.table_.mean(axis=0))
+
+    def own(self, candidates: Candidates, around: Around) -> OwnWeights:
+        """The weights of these queries."""
+        rows = without(around.weights(), around.far())
+        if len(candidates) == 1:  # without a product of sparse matrices
+            totals = np.add.reduce(rows.data, keepdims=True)
+            near = np.add.reduce(self.table_[rows.indices] * rows.data[:, None], axis=0, keepdims=True)
+        else:
+            totals, near = np.asarray(rows.sum(axis=1), dtype=np.float64).ravel(), np.asarray(rows @ self.table_)
+        near, share = near / np.where(totals > 0, totals, 1.0)[:, None], 1 / (1 + self.kappa)
+        values = share * near + (1 - share) * self._mean
+        found = np.array([self.options_[best_of(each, self.options_, self.common_)] for each in values])
+        local = (totals > 0) & has_position(candidates, looked_at(self.locality_.view_))
+        return OwnWeights(np.where(local[:, None], found.reshape(-1, len(self.common_)), self.common_), local)
+
+    def said(self) -> str:
+        """What it is, in words."""
+        return f"neighbours, kappa={self.kappa:g}"
+
+
+def has_position(candidates: Candidates, by: tuple[str, ...]) -> Bools:
+    """Which queries have something of what gives a position: documents, words, a vector that is not 0; or columns."""
+    table, found = candidates.queries, np.zeros(len(candidates), np.bool_)
+    if "columns" in by:
+        return np.ones(len(candidates), np.bool_)
+    if "documents" in by:
+        found |= candidates.sizes > 0
+    if "text" in by and table is not None and table.texts is not None:
+        found |= np.array([bool((text or "").strip()) for text in table.texts], np.bool_)
+    if "vector" in by and table is not None and table.vectors is not None:
+        found |= table.vectors.any(axis=1)
+    return found
+
+
+@dataclass(eq=False, repr=False)
+class SignalWeights(Estimator):
+    """The common weights, moved by the query's signals.
+
+        u(q) = w̄ + B φ(q) / Σ w₀,   negative entries cut, then with sum 1
+
+    w₀ and B are one ranking SVM on s ⊗ (1, φ(q)): s the runs' scores, φ the signals, standardised on the training
+    queries, w₀ the common part with penalty λ, B the rest with penalty μ. Only what the signals change is taken of it:
+    the common weights themselves are w̄, which maximises the measure.
+
+    l2, signals_l2: λ and μ; an infinite μ is w̄ for all queries.
+    back_off: the share of training queries that are nearer to each other, by their signals, than a query may be to the
+    nearest of them; a query farther away has w̄.
+    """
+
+    l2: float
+    signals_l2: float
+    back_off: float | None
+
+    stored = contents(
+        l2=POSITIVE,
+        signals_l2=Number(above=0.0, finite=False),
+        locality_=part(Locality, coordinates="signals"),
+        common_=floats("runs", least=0.0),
+        slopes_=floats("runs", "signals"),
+    )
+
+    def fit(self, lists: Lists, everyone: Weights) -> Self:
+        """Train the ranking SVM."""
+        self.locality_ = Locality(RunSignals(), Nearest(1), self.back_off).fit(lists.data, everyone)
+        self.common_ = lists.best
+        runs, count = lists.seen.features.shape[1], self.locality_.points_.shape[1]
+        self.slopes_ = np.zeros((runs, count))
+        if int(lists.data.pairs.sum()) == 0:
+            return self
+        # A column times c has c² times less penalty in what its weight means for the original column.
+        shrunk = float(np.sqrt(self.l2 / self.signals_l2))
+        signals = self.locality_.points_[lists.seen.query_of_row]
+        products = lists.seen.features[:, :, None] * signals[:, None, :] * shrunk
+        features = np.column_stack([lists.seen.features, products.reshape(len(signals), -1)])
+        rows = Candidates(features, lists.seen.starts, lists.seen.query_ids)
+        found = RankSVM(self.l2, scale="none").fit(Judged(rows, lists.data.labels)).weights_
+        level = float(found[:runs].sum())
+        if level > 0:
+            self.slopes_ = found[runs:].reshape(runs, count) * (shrunk / level)
+        return self
+
+    def own(self, candidates: Candidates, around: Around) -> OwnWeights:
+        """The weights of these queries."""
+        steps: Floats = np.einsum("qs,rs->qr", around.points(), self.slopes_)
+        moved = np.maximum(self.common_ + steps, 0.0)
+        totals = moved.sum(axis=1)
+        local = steps.any(axis=1) & (totals > 0) & (candidates.sizes > 0) & ~around.far()
+        weights = np.where(local[:, None], moved / np.where(totals > 0, totals, 1.0)[:, None], self.common_)
+        return OwnWeights(weights, local)
+
+    def said(self) -> str:
+        """What it is, in words."""
+        return f"signals, signals_l2={self.signals_l2:g}"
+
+
+class Way(Protocol):
+    """A way to weights of a query's own."""
+
+    locality_: Locality
+
+    def fit(self, lists: Lists, everyone: Weights, /) -> Self:
+        """Learn from judged lists."""
+        ...
+
+    def own(self, candidates: Candidates, around: Around, /) -> OwnWeights:
+        """The weights of these queries, from where they lie."""
+        ...
+
+    def said(self) -> str:
+        """What it is, in words."""
+        ...
+
+
+def shrunk(own: Floats, common: Floats, shrinkage: float) -> Floats:
+    """w̄ + ρ (u − w̄): with ρ = 0, or where u is w̄, exactly w̄."""
+    return common + shrinkage * (own - common)
+
+
+def cross_validated(
+    lists: Lists, ways: Sequence[Way], shrinkages: Sequence[float], everyone: Weights, *, folds: int, seed: int
+) -> tuple[list[Gain], int]:
+    """The gain of every way and shrinkage over w̄, and the number of the one to take; −1 is w̄.
+
+    Every query is ranked by what was learned from other parts; a group of queries is in one part. The one with the
+    highest mean gain is taken, the first of equals, if its gain exceeds one standard error, and that of the choice
+    itself, where every part has what was best in the others, exceeds three. The second, the last of the list, keeps out
+    what is best by luck: one of many is.
+    """
+    place, order = np.empty(len(lists.data), dtype=np.int64), content_order(lists.data)
+    place[order] = deal_in_turn(np.random.default_rng(seed).permutation(len(order)), folds, lists.data.groups[order])
+    commons, found = _held_out(lists, ways, everyone, place)
+    usual = lists.values(commons)
+    said = [f"{way.said()}, shrinkage={each:g}" for way in ways for each in shrinkages]
+    paired = np.array([lists.values(shrunk(own, commons, each)) - usual for own in found for each in shrinkages])
+    gains = [
+        _gain(name, row) for name, row in zip([*said, CHOICE], [*paired, _of_the_choice(paired, place)], strict=True)
+    ]
+    best = int(np.argmax([each.gain for each in gains[:-1]]))
+    sure = gains[-1].gain > _SURE * gains[-1].error and gains[best].gain > gains[best].error
+    taken = sure and gains[best].gain > 0
+    return [each._replace(taken=taken and number == best) for number, each in enumerate(gains)], best if taken else -1
+
+
+def _held_out(lists: Lists, ways: Sequence[Way], everyone: Weights, place: Ints) -> tuple[Floats, Floats]:
+    """The common weights and those of every way, for each query by what was learned from other parts."""
+    commons = np.empty((len(lists.data), lists.options.shape[1]))
+    found = np.empty((len(ways), *commons.shape))
+    for fold in track(np.unique(place).tolist(), "Weights by query"):
+        held, rest = np.flatnonzero(place == fold), np.flatnonzero(place != fold)
+        train, asked = lists.select(rest), lists.data.candidates.select(held)
+        common = unfitted(everyone).found_in(train)
+        commons[held] = common.weights_
+        with caching():
+            for number, way in enumerate(ways):
+                fitted = unfitted(way).fit(train, common)
+                found[number, held] = fitted.own(asked, fitted.locality_.around(asked)).weights
+    return commons, found
+
+
+def _of_the_choice(paired: Floats, place: Ints) -> Floats:
+    """The gain of every query under what is best in the other parts; 0 where nothing gains there."""
+    gains = np.zeros(len(place))
+    for fold in np.unique(place):
+        means = paired[:, place != fold].mean(axis=1)
+        if means.max() > 0:
+            gains[place == fold] = paired[int(np.argmax(means)), place == fold]
+    return gains
+
+
+def _gain(said: str, paired: Floats) -> Gain:
+    return Gain(said, float(paired.mean()), float(paired.std(ddof=1) / np.sqrt(len(paired))), False)
+
+
+@dataclass(eq=False, repr=False)
 class WeightsByQuery(Fusion):
     """Weights of the runs by query: w(q) = (1 − ρ) w̄ + ρ u(q), with w̄ the weights for all queries.
 
@@ -70,6 +308,20 @@ class WeightsByQuery(Fusion):
     (('bm25', 'vectors'), (12, 2))
     """
 
+    normalise: EngineNormalisation = "opensearch-min-max"
+    _: KW_ONLY
+    measure: str = "map"
+    way: Literal["chosen", "neighbours", "signals"] = "chosen"
+    view: QueryView | None = None
+    k: float = 0.1
+    kappa: float | None = None
+    l2: float = 0.01
+    signals_l2: float | None = None
+    shrinkage: float | None = None
+    back_off: float | None = 0.95
+    folds: int = 5
+    seed: int = 0
+
     stored = contents(
         way_=Optional(
             AnyOf((part(NeighbourWeights, runs="runs"), part(SignalWeights, runs="runs")), "weights by query")
@@ -79,35 +331,6 @@ class WeightsByQuery(Fusion):
         gains_=floats("tried", 2),
         taken_=Whole(-1, below="tried"),
     )
-
-    def __init__(
-        self,
-        normalise: EngineNormalisation = "opensearch-min-max",
-        *,
-        measure: str = "map",
-        way: Literal["chosen", "neighbours", "signals"] = "chosen",
-        view: QueryView | None = None,
-        k: float = 0.1,
-        kappa: float | None = None,
-        l2: float = 0.01,
-        signals_l2: float | None = None,
-        shrinkage: float | None = None,
-        back_off: float | None = 0.95,
-        folds: int = 5,
-        seed: int = 0,
-    ) -> None:
-        self.normalise = normalise
-        self.measure = measure
-        self.way = way
-        self.view = view
-        self.k = k
-        self.kappa = kappa
-        self.l2 = l2
-        self.signals_l2 = signals_l2
-        self.shrinkage = shrinkage
-        self.back_off = back_off
-        self.folds = folds
-        self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Find the weights for all queries, then compare the ways to weights by query with them, `valid` included."""
@@ -133,32 +356,25 @@ class WeightsByQuery(Fusion):
         self.taken_ = taken if tried else -1
         return self
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """Weights of its own for each query that is near enough to the training queries; w̄ for the others."""
-        seen, way, facts = self.lists(candidates), self.way_, self._facts
-        if way is None:
-            return self.fused(seen, facts=facts)
-        common, shrinkage = self.weights_, self.shrinkage_
-
-        def own() -> OwnWeights:
-            found = way.own(candidates, around.points(), around.is_far)
-            return OwnWeights(shrunk(found.weights, common, shrinkage), found.local)
-
-        around = Surroundings(way.locality_, candidates)
-        teachers = None
-        if isinstance(way, NeighbourWeights):
-            neighbours: NeighbourWeights = way
-            teachers = Once(lambda: neighbours.neighbours(around.points(), around.is_far()))
-        return self.fused(seen, own, teachers=teachers, place=around.place(RankSVM(), lambda: None), facts=facts)
-
-    @property
-    def _facts(self) -> Callable[[], Facts]:
+        way, common, shrinkage = self.way_, self.weights_, self.shrinkage_
         gains = tuple(
             Gain(tried, float(self.gains_[number, 0]), float(self.gains_[number, 1]), number == self.taken_)
             for number, tried in enumerate(self.tried_)
         )
-        return lambda: Facts(gains=gains)
+        if way is None:
+            return self.fused(self.lists(seen), gains=gains)
+
+        def own() -> OwnWeights:
+            found = way.own(seen, around)
+            return OwnWeights(shrunk(found.weights, common, shrinkage), found.local)
+
+        taught = isinstance(way, NeighbourWeights)
+        around = way.locality_.around(seen, taught=taught)
+        weights = Once(lambda: without(around.weights(), around.far())) if taught else None
+        place = way.locality_.place(seen, around, RankSVM(), lambda: None, weights=weights)
+        return self.fused(self.lists(seen), own, place=place, gains=gains)
 
     def _ways(self) -> list[NeighbourWeights | SignalWeights]:
         kappas = KAPPAS if self.kappa is None else (self.kappa,)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, ready
-from querywise.contracts.asking import answers
+from querywise.contracts.answers import Answer
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import refuse_weights
 from querywise.data.normalisation import EngineNormalisation
@@ -22,6 +21,7 @@ from querywise.runtime.stored import Whole, contents, floats
 SIGNS = ("margin", "entropy")
 
 
+@dataclass(eq=False, repr=False)
 class Confidence(Fusion):
     """One run's weight is its confidence in a query; the other runs share the rest. No label is used.
 
@@ -35,18 +35,12 @@ class Confidence(Fusion):
     counts 0 there.
     """
 
-    stored = contents(run_=Whole(below="runs"), levels_=floats("queries"))
+    sign: Literal["margin", "entropy"] = "margin"
+    run: str | None = None
+    _: KW_ONLY
+    normalise: EngineNormalisation = "opensearch-min-max"
 
-    def __init__(
-        self,
-        sign: Literal["margin", "entropy"] = "margin",
-        run: str | None = None,
-        *,
-        normalise: EngineNormalisation = "opensearch-min-max",
-    ) -> None:
-        self.sign = sign
-        self.run = run
-        self.normalise = normalise
+    stored = contents(run_=Whole(below="runs"), levels_=floats("queries"))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Remember how sure the run is in every training query."""
@@ -64,11 +58,9 @@ class Confidence(Fusion):
         self.levels_ = np.sort(self._sureness(data.candidates))
         return self
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """Weights of its own for each query with documents."""
-        seen = self.lists(candidates)
-        return self.fused(seen, lambda: OwnWeights(self._own(ready(self, candidates)), candidates.sizes > 0))
+        return self.fused(self.lists(seen), lambda: OwnWeights(self._own(seen), seen.sizes > 0))
 
     def _own(self, candidates: Candidates) -> Floats:
         sure = self._sureness(candidates)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Place, ready
-from querywise.contracts.asking import answers
+from querywise.contracts.answers import Answer, Place
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
 from querywise.data.ordering import content_order
 from querywise.learners.classic.lists import check_counts
 from querywise.locality.views.signals import RunSignals
 from querywise.rankers.weights.fusion import Fusion, OwnWeights
-from querywise.rankers.weights.options import best_of
+from querywise.rankers.weights.lists import best_of
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.stored import COUNT, Known, Whole, contents, floats, ints, part, require
 
 _SMALLEST_LEAF = 0.02  # of the training queries
 
 
+@dataclass(eq=False, repr=False)
 class ForestWeights(Fusion):
     """A random forest predicts from a query's signals the measure under all weights; the best weights are taken.
 
@@ -36,6 +37,12 @@ class ForestWeights(Fusion):
     seed: of the forest's random choices.
     """
 
+    normalise: EngineNormalisation = "opensearch-min-max"
+    _: KW_ONLY
+    measure: str = "map"
+    trees: int = 50
+    seed: int = 0
+
     stored = contents(
         trees=Whole(1, COUNT.most, "trees"),
         view_=part(RunSignals, coordinates="signals"),
@@ -47,19 +54,6 @@ class ForestWeights(Fusion):
         roots_=ints("trees", below="nodes"),
         values_=floats("nodes", "options"),
     )
-
-    def __init__(
-        self,
-        normalise: EngineNormalisation = "opensearch-min-max",
-        *,
-        measure: str = "map",
-        trees: int = 50,
-        seed: int = 0,
-    ) -> None:
-        self.normalise = normalise
-        self.measure = measure
-        self.trees = trees
-        self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Grow the forest on training and validation queries."""
@@ -91,13 +85,10 @@ class ForestWeights(Fusion):
         whole = np.array_equal(self.low_ == own, self.high_ == own)
         require(whole, "ForestWeights has a node with one child")
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """Weights of its own for each query with documents."""
-        seen = self.lists(candidates)
         place = Place(lambda: ("documents",))
-        own = ready(self, candidates)
-        return self.fused(seen, lambda: OwnWeights(self._own(own), own.sizes > 0), place=place)
+        return self.fused(self.lists(seen), lambda: OwnWeights(self._own(seen), seen.sizes > 0), place=place)
 
     def _own(self, candidates: Candidates) -> Floats:
         points = self.view_.points(candidates).astype(np.float32).astype(np.float64)  # as scikit-learn compares them

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Facts, Models, Once, Place, alone, local_or_global, one_each, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import (
+    Answer,
+    Facts,
+    Fused,
+    Gain,
+    Local,
+    Models,
+    Once,
+    Place,
+    alone,
+    local_or_global,
+    own_each,
+)
+from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
@@ -43,15 +56,9 @@ class Fusion(AnyRanker):
         """What the runs are called."""
         return tuple(run.name for run in self._columns())
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: Σ_r w_r(q) s_r."""
-        return self.answer(candidates).scores()
-
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def _answer(self, seen: Candidates, /) -> Answer:
         """One set of weights for all queries."""
-        return self.fused(self.lists(candidates))
+        return self.fused(self.lists(seen))
 
     def run_weights(self, candidates: Candidates, /) -> Floats:
         """Queries × runs: how much each run counts."""
@@ -81,16 +88,16 @@ class Fusion(AnyRanker):
         seen: Candidates,
         own: Callable[[], OwnWeights] | None = None,
         *,
-        teachers: Once[csr_array] | None = None,
         place: Place | None = None,
-        facts: Callable[[], Facts] = Facts,
+        gains: tuple[Gain, ...] = (),
     ) -> Answer:
         """The answer by the common weights, or by those that some queries have of their own."""
-        common, runs, refused = LinearModel(self.weights_), self.runs_, refusal(type(self))
+        common, facts = LinearModel(self.weights_), partial(Facts, gains=gains, refused=refusal(type(self)))
         if own is None:
-            one = alone(common, seen)
-            return Answer(seen, one.common, one.scores, refused=refused, runs=runs, facts=facts)
+            runs = Fused(self.runs_, self.weights_, lambda: np.tile(self.weights_, (len(seen), 1)))
+            return alone(common, seen)._replace(runs=runs, facts=facts)
         found = Once(own)
+        weights = Once(lambda: np.where(found().local[:, None], found().weights, self.weights_))
         models: Once[Models] = Once(lambda: LinearModels(found().weights[found().local]))
         return Answer(
             seen,
@@ -101,13 +108,9 @@ class Fusion(AnyRanker):
                 )
             ),
             varies=True,
-            models=models,
-            shares=Once(lambda: _one_each(found().local)),
-            teachers=teachers,
+            local=Local(models, Once(lambda: own_each(found().local))),
             place=place,
-            refused=refused,
-            runs=runs,
-            run_weights=lambda: np.where(found().local[:, None], found().weights, self.weights_),
+            runs=Fused(self.runs_, self.weights_, weights),
             facts=facts,
         )
 
@@ -120,10 +123,6 @@ class Fusion(AnyRanker):
         require(known.sizes["runs"] > 1, "Fusion.feature_names_ name fewer than two runs")
 
 
-def _one_each(local: Bools) -> csr_array:
-    return one_each(np.where(local, np.cumsum(local) - 1, -1), int(local.sum()))
-
-
 def refusal(whose: type) -> Refusal:
     """Why no engine's model is made of weights of runs."""
     return depends_on_the_list(
@@ -133,6 +132,7 @@ def refusal(whose: type) -> Refusal:
     )
 
 
+@dataclass(eq=False, repr=False)
 class EqualWeights(Fusion):
     """Every run counts the same: CombSUM; with `rank`, reciprocal rank fusion. Nothing is learned.
 
@@ -141,8 +141,7 @@ class EqualWeights(Fusion):
     counts 0 there.
     """
 
-    def __init__(self, normalise: EngineNormalisation = "opensearch-min-max") -> None:
-        self.normalise = normalise
+    normalise: EngineNormalisation = "opensearch-min-max"
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Remember the columns; there is nothing to learn, and weights of queries or documents change nothing."""
@@ -153,6 +152,7 @@ class EqualWeights(Fusion):
         return self
 
 
+@dataclass(eq=False, repr=False)
 class Weights(Fusion):
     """One weight per run for all queries: those under which training and validation queries are ranked best.
 
@@ -166,9 +166,9 @@ class Weights(Fusion):
     measure: the measure that weights maximise: map, ndcg or ndcg@k.
     """
 
-    def __init__(self, normalise: EngineNormalisation = "opensearch-min-max", *, measure: str = "map") -> None:
-        self.normalise = normalise
-        self.measure = measure
+    normalise: EngineNormalisation = "opensearch-min-max"
+    _: KW_ONLY
+    measure: str = "map"
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Find the weights on training and validation queries together."""

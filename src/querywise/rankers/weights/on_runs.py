@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, ready
-from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.answers import Answer, refused
+from querywise.contracts.asking import AnyRanker
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -21,6 +21,7 @@ from querywise.runtime.parameters import unfitted
 from querywise.runtime.stored import FITTED, Known, contents, part
 
 
+@dataclass(eq=False, repr=False)
 class OnRuns(AnyRanker):
     """A ranker on a feature per run: the run's score, normalised over its own list, 0 where it has no such document.
 
@@ -30,11 +31,10 @@ class OnRuns(AnyRanker):
     worst, rank is (n + 1 − rank)/n, none leaves scores as they are, which must then be above 0.
     """
 
-    stored = contents(FITTED, ranker_=part(Ranker, features="runs"))
+    ranker: Ranker
+    normalise: Literal["minmax", "zscore", "rank", "none"] = "minmax"
 
-    def __init__(self, ranker: Ranker, normalise: Literal["minmax", "zscore", "rank", "none"] = "minmax") -> None:
-        self.ranker = ranker
-        self.normalise = normalise
+    stored = contents(FITTED, ranker_=part(Ranker, features="runs"))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Fit the ranker on the runs' features."""
@@ -51,18 +51,12 @@ class OnRuns(AnyRanker):
         """The ranker inside sees the runs among the features."""
         known.tie("runs", len(run_columns(self.feature_names_)), "OnRuns.ranker_")
 
-    @predicts
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
-        seen = self.joined(ready(self, candidates))
-        return self.ranker_.predict(seen)
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.ranker_.predict(self.joined(seen))
 
-    @answers
-    def answer(self, candidates: Candidates, /) -> Answer:
-        """That of the ranker inside, for the runs' features."""
+    def _answer(self, seen: Candidates, /) -> Answer:
         why = depends_on_the_list(type(self), "sees every run's scores on the scale of its own list")
-        seen = self.joined(ready(self, candidates))
-        return self.ranker_.answer(seen)._replace(refused=why)
+        return refused(self.ranker_.answer(self.joined(seen)), why)
 
     def joined(self, candidates: Candidates) -> Candidates:
         """The documents with a feature per run."""
