@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
@@ -31,9 +33,11 @@ from querywise.retrieval.lists import PLAIN, SIMILARITY, VECTORS
 from querywise.retrieval.reading import Retrieval
 from querywise.retrieval.search import answer
 from querywise.runtime.arrays import Floats
-from querywise.service.loaded_model import LoadedModel
+from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup
+from querywise.service.routes import create_app
 from querywise.service.schema import Query
+from querywise.service.service import Service
 
 TOPICS, EACH, DIMENSION = 8, 20, 12
 
@@ -224,3 +228,37 @@ def test_reproduce_vectors_tests_every_ranking_against_its_plain_self(
     assert [line.split("|")[1].strip() for line in lines][-8:] == [*alone, *ranked]
     numbers = json.loads((tmp_path / "out" / "numbers.json").read_text())
     assert numbers["p_holm"]["ndcg@10"]["vectors, by query"] < 0.01
+
+
+def test_the_service_gives_the_vector_to_search_an_engine_by(
+    tmp_path: Path, world: tuple[Collection, Index, Judged]
+) -> None:
+    collection, index, judged = world
+    train, adapter = adaptation(world).learned(judged)
+    ranker = RankSVM().fit(train)
+    plain = RankSVM().fit(judged)
+    ranker.adapter_ = adapter
+    save(ranker, tmp_path / "model")
+    save(plain, tmp_path / "plain")
+    assert collection.queries is not None
+    assert collection.queries.vectors is not None
+    own = collection.queries.vectors[5]
+
+    async def ask(model: str, body: object) -> httpx.Response:
+        service = Service(ModelFolder(tmp_path / model), Lookup(index))
+        transport = httpx.ASGITransport(create_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            return await client.post("/v1/vector", json=body)
+
+    moved = asyncio.run(ask("model", {"query": {"vector": own.tolist()}})).json()
+    assert moved["adapted"] is True
+    assert np.array_equal(moved["vector"], adapter.transform(own))
+    assert asyncio.run(ask("plain", {"query": {"vector": own.tolist()}})).json()["vector"] == own.tolist()
+    for model, body in (
+        ("model", {"query": {"vector": [1.0]}}),
+        ("plain", {"query": {}}),
+        ("model", {"query": {"vector": "x"}}),
+    ):
+        refused = asyncio.run(ask(model, body))
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["error"]["message"]

@@ -15,9 +15,11 @@ from functools import partial
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from starlette.types import ASGIApp
 
+from querywise.contracts.answers import adapter_of
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.descriptions import descriptions
 from querywise.runtime.arrays import Floats
@@ -27,6 +29,7 @@ from querywise.service import schema
 from querywise.service.api import Api, add_static_files
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
+from querywise.service.documents import decoded
 from querywise.service.guards import (
     Guard,
     check_counts,
@@ -51,6 +54,7 @@ _RANK = msgspec.json.Decoder(schema.RankRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
 _WEIGHTS = msgspec.json.Decoder(schema.WeightsRequest)
 _ROUTE = msgspec.json.Decoder(schema.RouteRequest)
+_VECTOR = msgspec.json.Decoder(schema.VectorRequest)
 _JUDGEMENT = msgspec.json.Decoder(schema.JudgementRequest)
 _JUDGEMENT_BYTES = 100_000  # of a request
 _MOST_FOUND = 1_000  # candidates that are searched for
@@ -67,6 +71,7 @@ def add_routes(app: Api, service: Service) -> None:
         ("/v1/explain", rank.explain, schema.ExplainRequest, dict[str, Any]),
         ("/v1/weights", rank.weights, schema.WeightsRequest, dict[str, float]),
         ("/v1/route", rank.route, schema.RouteRequest, schema.RouteResponse),
+        ("/v1/vector", look_up.vector, schema.VectorRequest, schema.VectorResponse),
         ("/v1/judgements", judge.judge, schema.JudgementRequest, schema.JudgementResponse),
     ):
         app.add_body_route(path, endpoint, app.describe(request, response))
@@ -286,6 +291,30 @@ class LookupRoutes(_Routes):
         found = await threads.run(job, request, seconds=left)
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
         return json_response(found)
+
+    async def vector(self, request: Request) -> Response:
+        """The vector to search an engine by: the query's own, or its text embedded, adapted as the model adapts it.
+
+        A text needs an index, or the name of an embedder that made its vectors.
+        """
+        service = self._service
+        asked = decode(_VECTOR, await read_body(request, service.limits)).query
+        model = service.models.current
+        query, without = await service.vectors.of(asked, request)
+        if without:
+            raise ApiError(503, "no_vector", "The embedder did not make the query's vector. Ask again later.")
+        if query.vector is None:
+            said = "There is no vector, and no index with vectors to embed a text by. Send `vector`, or load an index."
+            raise ApiError(422, "no_vector", said, "query.vector")
+        adapter = adapter_of(model.ranker)
+
+        def job() -> list[float]:
+            own = np.array(decoded(query.vector or []))
+            found: list[float] = (own if adapter is None else adapter.transform(own)).tolist()
+            return found
+
+        vector = await service.threads.run(job, request)
+        return json_response(schema.VectorResponse(vector, adapter is not None, model.version))
 
     def _judging(self, qid: str | None, q: str | None, documents: list[schema.FoundDocument]) -> schema.Judging | None:
         """The grades that the documents were given on the page, where they can be given any."""

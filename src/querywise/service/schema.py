@@ -145,6 +145,20 @@ class WeightsRequest(Struct, forbid_unknown_fields=True):
     runs: dict[str, dict[Annotated[str, Meta(max_length=1000)], float]] | None = None
 
 
+class VectorRequest(Struct, forbid_unknown_fields=True):
+    """One query, by its text or by its own vector."""
+
+    query: Query
+
+
+class VectorResponse(Struct):
+    """The vector to search by: the query's own, or where `adapted`, what the model makes of it."""
+
+    vector: list[float]
+    adapted: bool
+    model: str
+
+
 class RouteRequest(Struct, forbid_unknown_fields=True):
     """One query to be ranked by an engine.
 
