@@ -63,8 +63,8 @@ from querywise.locality.neighborhoods import Radius as Radius
 from querywise.locality.views.columns import Columns as Columns
 from querywise.locality.views.columns import SideBySide as SideBySide
 from querywise.locality.views.divergence import Divergence as Divergence
-from querywise.locality.views.gradients import GradientView as GradientView
-from querywise.locality.views.metric import LearnedMetric as LearnedMetric
+from querywise.locality.views.learned import GradientView as GradientView
+from querywise.locality.views.learned import LearnedMetric as LearnedMetric
 from querywise.locality.views.signals import SignalView as SignalView
 from querywise.locality.views.text import TextView as TextView
 from querywise.locality.views.topmean import TopMean as TopMean
@@ -80,7 +80,6 @@ from querywise.rankers.classes import QueryClasses as QueryClasses
 from querywise.rankers.clusters import Naive as Naive
 from querywise.rankers.clusters import SelectRanker as SelectRanker
 from querywise.rankers.clusters import Transform as Transform
-from querywise.rankers.column import OneFeature as OneFeature
 from querywise.rankers.ensemble.ensemble import SER as SER
 from querywise.rankers.ensemble.ensemble import SSER as SSER
 from querywise.rankers.knn import KnnOffline1 as KnnOffline1
@@ -88,6 +87,7 @@ from querywise.rankers.knn import KnnOffline2 as KnnOffline2
 from querywise.rankers.knn import KnnOnline as KnnOnline
 from querywise.rankers.nearby import NearbyBlend as NearbyBlend
 from querywise.rankers.normalised import QueryNormalised as QueryNormalised
+from querywise.rankers.single import OneFeature as OneFeature
 from querywise.rankers.single import Single as Single
 from querywise.rankers.weights.by_query import WeightsByQuery as WeightsByQuery
 from querywise.rankers.weights.fusion import Weights as Weights
