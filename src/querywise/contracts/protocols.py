@@ -82,6 +82,11 @@ class QueryAdapter(Protocol):
 
     queries_: Singles
 
+    @property
+    def adapts(self) -> bool:
+        """Whether it moves queries at all."""
+        ...
+
     def transform(self, query_vectors: Floats) -> Floats:
         """The vectors that engines are to be asked for."""
         ...
