@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from querywise.data.frames import Table
 
 Asked: TypeAlias = "Candidates | Judged | Table"
-_Ranker = TypeVar("_Ranker")
 _Fitted = TypeVar("_Fitted")
 
 
@@ -135,7 +134,7 @@ def as_candidates(asked: Asked, ranker: Scorer) -> Candidates:
     raise DataError(f"predict takes Candidates, a Judged set or a table; found {_named(asked)}. {todo}")
 
 
-def policy_of(ranker: Scorer | MovesQueries) -> str:
+def policy_of(ranker: _Fitted) -> str:
     """What a ranker does with missing values; see AnyRanker.missing_policy."""
     policy: str = getattr(ranker, "missing_policy", ZERO)  # rankers of users need not inherit AnyRanker
     return policy
