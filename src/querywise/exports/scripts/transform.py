@@ -1,0 +1,33 @@
+"""Move query vectors as the adapter beside this does, by numpy alone: python transform.py queries.npy adapted.npy"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def unit(vectors: Any) -> Any:
+    """The same vectors of length 1; those of zeros stay."""
+    lengths = np.sqrt((vectors**2).sum(axis=1, keepdims=True))
+    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+
+
+def transform(queries: Any, adapter: Mapping[str, Any]) -> Any:
+    """Adapted vectors, a row per query: f(q) = q + map · q + the sum of exp(gamma · (cos − 1)) · response."""
+    plain = unit(np.asarray(queries, dtype=np.float64))
+    single, moved = plain.astype(np.float32), plain
+    if len(adapter["map"]):
+        moved = moved + single @ adapter["map"]
+    if len(adapter["responses"]):
+        near = np.minimum(single @ adapter["landmarks"].T - 1, 0) * np.float32(adapter["gamma"])
+        moved = moved + np.exp(near) @ adapter["responses"]
+    return np.where(plain.any(axis=1, keepdims=True), unit(moved.astype(np.float64)), 0.0)
+
+
+if __name__ == "__main__":
+    with np.load(Path(__file__).with_name("adapter.npz")) as stored:
+        np.save(sys.argv[2], transform(np.load(sys.argv[1]), dict(stored)))
