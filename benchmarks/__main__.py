@@ -14,6 +14,7 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from benchmarks import (
+    bench_adapted,
     bench_atvt,
     bench_blend,
     bench_cluster,
@@ -53,6 +54,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "text": bench_text.measure,
     "vectors": bench_vectors.measure,
     "approximate": bench_vectors.measure_approximate,
+    "adapted": bench_adapted.measure,
     "weights": bench_weights.measure,
     "compare": bench_compare.measure,
     "service": bench_service.measure,

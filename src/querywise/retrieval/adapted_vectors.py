@@ -170,7 +170,7 @@ class AdaptedVectors(Estimator):
         """
         data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups)
         self._check()
-        self._learn(data, cross_fit=self.gate or self.gamma is None or self.l2 is None)
+        self._learn(data, cross_fit=self.gate or self.l2 is None or len(self._kernels()) > 1)
         return self
 
     def fit_transform(
