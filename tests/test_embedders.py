@@ -20,7 +20,7 @@ import pytest
 from querywise.data.collections import Document
 from querywise.errors import DataError, Hint, ModelFileError
 from querywise.retrieval.embedders.lsa import LsaEmbedder, lsa_of
-from querywise.retrieval.embedders.named import check_name, embedded, find_embedder
+from querywise.retrieval.embedders.named import check_name, embedded, find_embedder, require_allowed
 from querywise.retrieval.embedders.remote import KEY, RemoteEmbedder
 from querywise.retrieval.embedders.sentences import check_model_folder
 from querywise.retrieval.embedding import EmbedderRecord, query_embedder, query_vector, record_of, with_embedded
@@ -553,3 +553,15 @@ def test_a_cache_that_others_may_write_to_is_not_read(service: Service, tmp_path
     again(["one"])
     again(["one"])
     assert len(service.asked) == before + 1
+
+
+def test_lsa_has_as_many_dimensions_as_are_asked_for() -> None:
+    index = index_of()
+    assert find_embedder("lsa:2", index)(TEXTS[:1]).shape == (1, 2)
+    assert find_embedder("lsa", index)(TEXTS[:1]).shape[1] > 2
+    whole, two = (find_embedder(name, index)(TEXTS) for name in ("lsa", "lsa:2"))
+    np.testing.assert_allclose(np.abs(two), np.abs(whole[:, :2]), atol=1e-6)
+    for name in ("lsa:", "lsa:0", "lsa:x", "lsa:5000", "lsa:99999999999", "lsa:-3"):
+        with pytest.raises(DataError, match="expected lsa, or lsa:DIMENSION"):
+            check_name(name)
+    require_allowed("lsa:64")

@@ -107,8 +107,8 @@ EmbedderName = Annotated[
     list[str] | None,
     typer.Option(
         metavar="<str>",
-        help="What makes vectors of a text collection: lsa, static, sentence-transformers:NAME_OR_FOLDER, or an "
-        "address like http://localhost:8080/v1/embeddings#MODEL.",
+        help="What makes vectors of a text collection: lsa (lsa:N in N dimensions), static, "
+        "sentence-transformers:NAME_OR_FOLDER, or an address like http://localhost:8080/v1/embeddings#MODEL.",
     ),
 ]
 VectorTop = Annotated[

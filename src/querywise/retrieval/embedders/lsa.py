@@ -17,8 +17,9 @@ from querywise.errors import ModelFileError
 from querywise.retrieval.index import Index
 from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.threads import one_blas_thread
+from querywise.runtime.values import is_whole
 
-DIMENSION = 128
+DIMENSION, MOST = 128, 4096  # as it is, and the most that can be asked for
 KEPT = "lsa"  # the array in the index
 _MORE, _STEPS = 16, 6  # directions beside those asked for, and iterations
 
@@ -51,20 +52,28 @@ class LsaEmbedder:
         return found
 
 
-def lsa_of(index: Index) -> LsaEmbedder:
+def dimension_of(name: str) -> int | None:
+    """The dimension that a name asks for, `lsa` or `lsa:N`; None if it is neither, or N is out of range."""
+    kind, colon, count = name.partition(":")
+    if kind != "lsa" or not colon:
+        return DIMENSION if name == "lsa" else None
+    return int(count) if is_whole(count) and len(count) < 6 and 1 <= int(count) <= MOST else None
+
+
+def lsa_of(index: Index, dimension: int = DIMENSION) -> LsaEmbedder:
     """The embedder that is kept with an index, or a new one of its documents."""
     kept = index.extra.get(KEPT)
     if kept is None:
-        return LsaEmbedder(index, _projection(index))
+        return LsaEmbedder(index, _projection(index, dimension))
     if kept.ndim != 2 or kept.dtype != np.float32 or len(kept) != len(index.terms) or not np.isfinite(kept).all():
         raise ModelFileError("The LSA of this index does not fit its terms. Make the index anew.")
     return LsaEmbedder(index, kept.astype(np.float32, copy=False))
 
 
-def _projection(index: Index) -> Singles:
+def _projection(index: Index, dimension: int) -> Singles:
     """V: terms × dimensions; signs such that the largest entry of each column is positive."""
     table = _weighted(index)
-    count = max(min(DIMENSION, *table.shape), 1)
+    count = max(min(dimension, *table.shape), 1)
     start = np.random.default_rng(0).standard_normal((table.shape[1], min(count + _MORE, *table.shape)))
     with one_blas_thread():
         basis = np.linalg.qr(table @ start)[0]

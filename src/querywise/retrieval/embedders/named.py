@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from querywise.runtime.arrays import Floats
 
 _KNOWN = (
-    "lsa, static, static:FOLDER, sentence-transformers:NAME_OR_FOLDER, or an address that ends in /embeddings, as in "
-    "http://localhost:8080/v1/embeddings#MODEL"
+    "lsa, static, lsa:DIMENSION, static:FOLDER, sentence-transformers:NAME_OR_FOLDER, or an address that ends in "
+    "/embeddings, as in http://localhost:8080/v1/embeddings#MODEL"
 )
 ALLOW = "QUERYWISE_EMBEDDINGS_ALLOW"
-_HARMLESS = ("lsa", "static")
 
 
 def check_name(name: str) -> None:
@@ -33,7 +32,13 @@ def check_name(name: str) -> None:
         from querywise.retrieval.embedders.remote import check_address
 
         check_address(name)
-    elif not (name in ("lsa", "static") or (kind in ("static", "sentence-transformers") and rest)):
+    elif kind == "lsa":
+        from querywise.retrieval.embedders.lsa import MOST, dimension_of
+
+        if dimension_of(name) is None:
+            said = f"embed={name!r}: expected lsa, or lsa:DIMENSION with a whole number from 1 to {MOST}."
+            raise DataError(said, arguments=("embed",))
+    elif not (name == "static" or (kind in ("static", "sentence-transformers") and rest)):
         raise DataError(f"embed={name!r}: there is no such embedder. Known: {_KNOWN}.", arguments=("embed",))
 
 
@@ -46,10 +51,10 @@ def find_embedder(name: str, index: Index, *, named_by_index: bool = False, most
     check_name(name)
     if named_by_index:
         require_allowed(name)
-    if name == "lsa":
-        from querywise.retrieval.embedders.lsa import lsa_of
+    if name.partition(":")[0] == "lsa":
+        from querywise.retrieval.embedders.lsa import DIMENSION, dimension_of, lsa_of
 
-        return lsa_of(index)
+        return lsa_of(index, dimension_of(name) or DIMENSION)
     return _started(name, not named_by_index or _has_key(name), most)
 
 
@@ -58,7 +63,7 @@ def require_allowed(name: str) -> None:
 
     `lsa` and `static` are always allowed: they are in the index itself, and in an installed package.
     """
-    if name in _HARMLESS or any(_allows(each, name) for each in _allowed()):
+    if name.partition(":")[0] == "lsa" or name == "static" or any(_allows(each, name) for each in _allowed()):
         return
     raise DataError(
         f"The index names the embedder {name!r:.300}, and an index may come from anybody, so it is not asked. If it is "
