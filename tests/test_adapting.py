@@ -262,3 +262,16 @@ def test_the_service_gives_the_vector_to_search_an_engine_by(
         refused = asyncio.run(ask(model, body))
         assert refused.status_code == 422, refused.text
         assert refused.json()["error"]["message"]
+
+
+def test_reproduce_vectors_is_refused_without_vectors(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from querywise.cli import app
+
+    found = CliRunner().invoke(
+        app, ["reproduce", "vectors", str(tmp_path / "nowhere"), "--embed", "lsa", "--out", str(tmp_path)]
+    )
+    assert found.exit_code == 2
+    assert "takes no vectors" not in found.output
+    assert "nowhere" in found.output

@@ -160,7 +160,7 @@ def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) 
         say(f"The report is {page}")
 
 
-_OF_VECTORS = ["hybrid", "peers", "curves"]  # what is made anew from words and vectors, where these are given
+_OF_VECTORS = ["hybrid", "vectors", "peers", "curves"]  # what is made anew from words and vectors
 
 
 @command
@@ -171,7 +171,7 @@ def reproduce(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
             "ensembles; from-text: a text collection, several views; blend: the method blend, part by part; peers: the "
             "blend beside LightGBM, XGBoost and CatBoost; curves: five methods by training queries; hybrid: a text "
-            "collection by words and vectors."
+            "collection by words and vectors; vectors: query vectors that learn, beside those that do not."
         ),
     ],
     data: FoldsData,
