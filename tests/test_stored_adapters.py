@@ -108,7 +108,7 @@ def test_commands_for_rankers_refuse_an_adapter_in_one_line(name: str, folder: P
     assert done.stdout == ""
     assert done.stderr == (
         f"error: {folder}: this is an adapter of query vectors, which ranks nothing. Expected a ranker, as `querywise "
-        "fit` saves it; `querywise adapt FOLDER --apply` uses an adapter.\n"
+        "fit` saves it; `querywise adapt` uses an adapter.\n"
     )
 
 

@@ -367,7 +367,7 @@ def load_ranker(folder: PathLike) -> Ranker:
     if not ranks(type(found)):
         raise ModelFileError(
             f"{folder}: this is an adapter of query vectors, which ranks nothing. Expected a ranker, as `querywise "
-            "fit` saves it; `querywise adapt FOLDER --apply` uses an adapter."
+            "fit` saves it; `querywise adapt` uses an adapter."
         )
     return found
 
