@@ -22,7 +22,7 @@ Given: TypeAlias = "Floats | Vectors | VectorIndex"
 Judgments: TypeAlias = "csr_array | Mapping[str, Mapping[str, float]]"
 CUT = 10  # documents that the measure of a choice looks at
 _ROWS = 128  # queries at a time
-_POOL, _BEST = 3_000, 10  # else documents in the pool, and of them the best of each query
+_POOL, _BEST = 3_000, 10  # else documents in the pool, twice as many at most, and the best of each query
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,7 @@ class JudgedVectors:
             best = np.unique(
                 np.concatenate([each.documents for each in self.documents.search(self.queries, top=_BEST)])
             )
+            best = np.random.default_rng(1).permutation(best)[: 2 * _POOL]
             others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(count), best))
             base = np.concatenate([best, others[: max(_POOL - len(best), 0)]])
             chosen = np.union1d(base, self.gains.indices)
