@@ -377,6 +377,14 @@ def test_few_queries_leave_every_query_where_it_is() -> None:
     assert AdaptedVectors().fit(one_more.queries, one_more.documents, one_more.judgments).adapts
 
 
+def test_what_cannot_be_tested_leaves_every_query_where_it_is(world: World) -> None:
+    """Three groups are too few to be dealt into five parts, so that nothing is known of the gain."""
+    groups = np.arange(len(world.asked)) % 3
+    adapter = AdaptedVectors().fit(world.queries, world.documents, world.judgments, groups=groups)
+    assert not adapter.adapts
+    assert "need as many groups of queries" in adapter.said()
+
+
 def test_zero_vectors_stay_and_teach_nothing(world: World) -> None:
     queries, documents = world.asked.copy(), world.placed.copy()
     queries[5], documents[7] = 0.0, 0.0

@@ -260,8 +260,10 @@ class AdaptedVectors(Estimator):
         else:
             tested = f" Cross-validated gain in NDCG@{CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
         if not self.adapts:
-            few = self.gain_ is None
-            why = f"{_queries(self.teachers_)} to learn from, too few" if few else "no gain above one standard error"
+            few = f"{_queries(self.teachers_)} to learn from, too few"
+            if self.teachers_ >= FEWEST:
+                few = f"{self.folds} parts to test on need as many groups of queries, and there are fewer"
+            why = few if self.gain_ is None else "no gain above one standard error"
             return f"Query vectors are left as they are: {why}.{tested}"
         how = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
         return f"Query vectors are moved by {how}, l2 {self.l2_:g}.{tested}"
@@ -279,7 +281,8 @@ class AdaptedVectors(Estimator):
             kernel, l2 = self._chosen(parts, kernels, L2 if self.l2 is None else (self.l2,))
             gains, moved = self._cross_fitted(parts, kernel, l2)
             gain, error = _mean_and_error(gains)
-            shut = self.gate and not gain > error
+        if self.gate:
+            shut = gain is None or error is None or not gain > error
         self._keep(data, kernel, float(l2), shut=shut)
         self.gain_, self.gain_error_, self.teachers_ = gain, error, len(data)
         return None if shut else moved
