@@ -165,7 +165,7 @@ def test_a_model_keeps_its_adapter_for_new_queries(tmp_path: Path, world: tuple[
     train, adapter = adaptation(world).learned(judged)
     ranker = RankSVM().fit(train)
     assert adapter_of(ranker) is None
-    ranker.adapter_ = adapter
+    ranker.with_adapter(adapter)
     save(ranker, tmp_path / "model")
     again = load(tmp_path / "model")
     kept = adapter_of(again)
@@ -194,7 +194,7 @@ def test_the_service_searches_by_adapted_vectors(tmp_path: Path, world: tuple[Co
     collection, index, judged = world
     train, adapter = adaptation(world).learned(judged)
     ranker = RankSVM().fit(train)
-    ranker.adapter_ = adapter
+    ranker.with_adapter(adapter)
     save(ranker, tmp_path / "model", notes={"vectors": {"top": 10, "vector_top": 10, "dimension": DIMENSION}})
     assert collection.queries is not None
     assert collection.queries.vectors is not None
@@ -237,7 +237,7 @@ def test_the_service_gives_the_vector_to_search_an_engine_by(
     train, adapter = adaptation(world).learned(judged)
     ranker = RankSVM().fit(train)
     plain = RankSVM().fit(judged)
-    ranker.adapter_ = adapter
+    ranker.with_adapter(adapter)
     save(ranker, tmp_path / "model")
     save(plain, tmp_path / "plain")
     assert collection.queries is not None

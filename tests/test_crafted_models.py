@@ -500,5 +500,5 @@ def test_values_that_may_be_absent_are_few() -> None:
     values = [each for kind in STORED.values() for each in declared(kind).items()]
     absent = {name for name, check in values if isinstance(check, Absent)}
     of_the_data = {"gains_", "query_weights_", "document_weights_"}  # which most training data do not have
-    computed = {"tree_count_", "points_", "whitening_", "scaling_", "values_", "gradients_", "curvatures_"}
+    computed = {"tree_count_", "points_", "whitening_", "scaling_", "values_", "gradients_", "adapter_", "curvatures_"}
     assert absent == computed | of_the_data

@@ -77,7 +77,9 @@ def test_every_method_builds_every_point_of_its_grid() -> None:
 
 
 def test_an_unknown_method_is_named_with_the_known_ones() -> None:
-    with pytest.raises(DataError, match=r"Unknown method 'svm'\. Known: bm25, vectors, ranksvm, lambdamart"):
+    with pytest.raises(
+        DataError, match=r"Unknown method 'svm'\. Known: bm25, vectors, vectors-adapted, ranksvm, lambdamart"
+    ):
         find_method("svm")
 
 

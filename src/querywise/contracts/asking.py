@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -69,6 +69,11 @@ class AnyRanker(Estimator):
 
     def _answer(self, seen: Candidates, /) -> Answer:
         raise NotImplementedError
+
+    def with_adapter(self, adapter: MovesQueries) -> Self:
+        """Keep what moved the vectors that the candidates were found by, for those of new queries."""
+        self.adapter_ = adapter
+        return self
 
     def _remember_features(self, data: Training) -> None:
         self.feature_count_ = data.feature_count

@@ -88,7 +88,7 @@ def run(
             notes["gains"] = [each._asdict() for each in facts.gains]
         if adapter is not None:
             assert isinstance(tuned.ranker, AnyRanker)
-            tuned.ranker.adapter_ = adapter
+            tuned.ranker.with_adapter(adapter)
         save(tuned.ranker, out, notes=notes)
     hint_at([replace(each, method=asked.method.name) for each in tuned.edges])
     return Fitted(tuned, notes, facts.sizes)
