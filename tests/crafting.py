@@ -34,6 +34,7 @@ from querywise.explanations.explain import explain, why
 from querywise.measures.order import check_scores
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import digest_of
+from querywise.runtime.values import Json
 from querywise.storage import load_ranker, read_manifest, version_of
 from querywise.storage.models import decoded, read_arrays, read_body
 from tests.golden.make import HERE
@@ -88,6 +89,13 @@ FLOATS = ("nan", "inf", "-inf", "x", "1e999", 5)
 NAMES = ("learner", "view_", "weights_", "feature_count_", "number", "parameters", "learned", "$class", "_search")
 
 
+def ranker_in(value: Json, arrays: Arrays, name: str) -> Ranker:
+    """The ranker of a manifest; golden folders hold no adapters."""
+    found: Any = decoded(value, arrays, HERE / name)
+    ranker: Ranker = found
+    return ranker
+
+
 class Corpus:
     """Golden models as they are stored, all or some, and the queries that they are asked."""
 
@@ -102,8 +110,7 @@ class Corpus:
 
     def whole(self, name: str) -> Ranker:
         """A golden model as it is."""
-        found: Ranker = decoded(json.loads(self.bodies[name])["ranker"], self.arrays[name], HERE / name)
-        return found
+        return ranker_in(json.loads(self.bodies[name])["ranker"], self.arrays[name], name)
 
     def case(self, number: int, scratch: Path) -> tuple[str, Callable[[], Ranker]]:
         """The name of the golden model of a case, and how what was made of it is loaded: some from a real folder."""
@@ -116,7 +123,7 @@ class Corpus:
             changing.change()
         found = changing.holder[0]
         if not in_folder:
-            return name, lambda: decoded(found, arrays, HERE / name)
+            return name, lambda: ranker_in(found, arrays, name)
         folder = scratch / str(number)
         write(folder, found, arrays, chance.random() < 0.9)
         return name, lambda: _loaded(folder)

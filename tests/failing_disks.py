@@ -264,7 +264,7 @@ def constant(number: int) -> Judged:
 WRITES = {
     "a model": Write(
         lambda path, number: save(fitted(number), path),
-        lambda path: int(load(path).l2),
+        lambda path: int(load(path).l2),  # type: ignore[attr-defined]
     ),
     "an index": Write(
         lambda path, number: save_index(indexed(number), path), lambda path: len(load_index(path)), long=True
@@ -322,7 +322,7 @@ WRITES = {
     ),
     "a routed export": Write(
         lambda path, number: export_model(local(number), "opensearch", path, rows=2),
-        lambda path: load(path / "model").models,
+        lambda path: load(path / "model").models,  # type: ignore[attr-defined]
         long=True,
     ),
     "a grade": Write(judged, grade_of),

@@ -161,7 +161,7 @@ def _make_adapter(folder: Path) -> None:
 
 def _use_adapter(folder: Path) -> None:
     version_of(folder)
-    adapter = load(folder)
+    adapter: Any = load(folder)
     moved = adapter.transform(np.eye(4))
     assert np.isfinite(moved).all()
     assert np.isfinite(adapter.explain(moved[0]).cosine)

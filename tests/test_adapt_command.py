@@ -44,7 +44,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_says_what_was_chosen_and_what_it_gains(place: Path) -> None:
-    adapter, said = load(place / "adapter"), (place / "said.txt").read_text()
+    adapter: Any = load(place / "adapter")
+    said = (place / "said.txt").read_text()
     assert adapter.said() in said
     assert "Paired t test: p " in said
     assert "Judged queries that teach: 120." in said
@@ -58,13 +59,15 @@ def test_vectors_are_moved_as_the_adapter_moves_them(place: Path) -> None:
     assert "120 adapted vectors, saved\n" in done.stdout
     found = np.load(place / "adapted.npy")
     assert found.dtype == np.float32
-    expected = load(place / "adapter").transform(np.load(place / "vectors" / "queries.npy"))
+    adapter: Any = load(place / "adapter")
+    expected = adapter.transform(np.load(place / "vectors" / "queries.npy"))
     assert np.array_equal(found, expected.astype(np.float32))
 
 
 def test_json_says_the_same(place: Path) -> None:
     done = run(place, "adapt", "adapter", "--apply", "vectors/queries.npy", "--out", "again.npy", "--json")
-    told, adapter = json.loads(done.stdout), load(place / "adapter")
+    told = json.loads(done.stdout)
+    adapter: Any = load(place / "adapter")
     assert told["vectors"] == told["queries"] == 120
     assert told["adapts"] is True
     assert (told["gamma"], told["l2"], told["gain"]) == (adapter.gamma_, adapter.l2_, adapter.gain_)
@@ -146,5 +149,6 @@ def test_judgments_of_unknown_documents_are_refused_or_left_out(place: Path, tmp
     assert done.returncode == 2
     assert "stranger" in done.stderr
     assert run(tmp_path, *words, "--skip-unknown", "-q").returncode == 0
-    left = load(tmp_path / "adapter").transform(WORLD.asked)
-    assert np.array_equal(left, load(place / "adapter").transform(WORLD.asked))
+    left: Any = load(tmp_path / "adapter")
+    whole: Any = load(place / "adapter")
+    assert np.array_equal(left.transform(WORLD.asked), whole.transform(WORLD.asked))

@@ -292,7 +292,7 @@ def test_a_view_that_nobody_knows_is_refused_with_the_known_ones() -> None:
 def test_an_unknown_method_is_refused_with_near_ones(name: str, meant: str | None) -> None:
     with pytest.raises(DataError) as refused:
         find_method(name)
-    assert str(refused.value).startswith(f"Unknown method {name!r}. Known: bm25, vectors, ranksvm, ")
+    assert str(refused.value).startswith(f"Unknown method {name!r}. Known: bm25, vectors, vectors-adapted, ranksvm, ")
     assert str(refused.value).endswith("." if meant is None else f"Did you mean {meant}?")
 
 

@@ -613,7 +613,7 @@ def test_counting_back_offs_computes_nothing_anew(tmp_path: Path, monkeypatch: p
 
         monkeypatch.setattr(place, name, counted)
     asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
-    assert sorted(calls) == ["around", "distances", "points"]
+    assert sorted(calls) == ["around", "points"]
 
 
 # ---- looking things up

@@ -430,7 +430,7 @@ def test_a_set_can_be_cut_anew_where_it_stands(tmp_path: Path) -> None:
 def test_a_reader_of_the_old_set_is_told(tmp_path: Path) -> None:
     old = write_shards([ragged()], tmp_path / "s", rows=20)
     write_shards([ragged(1)], tmp_path / "s", rows=20)
-    with pytest.raises(DataError, match="this shard is damaged"):
+    with pytest.raises(DataError, match="the shards were replaced by others"):
         old.whole()
 
 

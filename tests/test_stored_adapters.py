@@ -50,7 +50,7 @@ def test_an_adapter_is_the_same_after_loading(name: str, tmp_path: Path) -> None
     adapter = fitted(name)
     assert adapter.adapts == (name != "shut")
     save(adapter, tmp_path / "adapter", notes={"vectors": "static"})
-    again = load(tmp_path / "adapter")
+    again: Any = load(tmp_path / "adapter")
     assert type(again) is AdaptedVectors
     assert parameters_of(again) == parameters_of(adapter)
     assert np.array_equal(again.transform(WORLD.asked), adapter.transform(WORLD.asked))

@@ -88,7 +88,7 @@ def is_adapter(path: Path) -> bool:
 
 def read_adapter(folder: Path) -> AdaptedVectors:
     """The adapter in a folder."""
-    found = load(folder)
+    found: object = load(folder)
     if not isinstance(found, AdaptedVectors):
         raise DataError(f"{folder}: the model is a {type(found).__name__}; expected an adapter of query vectors.")
     return found

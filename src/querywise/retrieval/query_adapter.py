@@ -117,7 +117,8 @@ class Problem:
         def product(columns: slice) -> Floats:
             return np.asarray(basis[:, columns].T @ exact, dtype=np.float64)
 
-        gradient = np.concatenate(in_threads(product, slices(basis.shape[1], max(_ROWS, basis.shape[1] // 4))))
+        parts = in_threads(product, slices(basis.shape[1], max(_ROWS, basis.shape[1] // 4)))
+        gradient = np.concatenate([coordinates[:0], *parts])  # there may be no coordinate
         return loss + self.l2 * _square(coordinates), gradient + 2 * self.l2 * coordinates
 
     def pulls(self, coordinates: Floats) -> Floats:

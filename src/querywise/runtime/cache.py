@@ -89,7 +89,7 @@ def signature(thing: object, of: Callable[[Any], Hashable] = id) -> Hashable:  #
         return tuple((name, signature(value, of)) for name, value in thing.items())
     if isinstance(thing, (tuple, list)):
         return tuple(signature(each, of) for each in thing)
-    by_identity = is_dataclass(thing) and type(thing).__eq__ is object.__eq__
+    by_identity = is_dataclass(thing) and type(thing).__eq__ is object.__eq__ and not hasattr(thing, "get_params")
     if by_identity or not type(thing).__module__.startswith("querywise."):
         return of(thing)
     if is_fitted(thing):

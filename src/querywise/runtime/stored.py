@@ -8,7 +8,7 @@ object passes on its sizes under the names that the object gives them. `_check_s
 >>> class Centroids:
 ...     stored = contents(FITTED, balance=Number(least=0.0), centres_=floats("classes", "features"))
 >>> sorted(declared(Centroids))
-['balance', 'centres_', 'feature_count_', 'feature_names_']
+['adapter_', 'balance', 'centres_', 'feature_count_', 'feature_names_']
 """
 
 from __future__ import annotations

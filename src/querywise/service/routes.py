@@ -378,7 +378,7 @@ class StatusRoutes(_Routes):
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)
-        self._told = PerModel(lambda model: asyncio.to_thread(self._about, model))
+        self._told = PerModel(lambda model: service.readers.run(partial(self._about, model)))
 
     async def model(self, request: Request) -> Response:
         """What is being served."""

@@ -341,7 +341,7 @@ def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | N
         raise DataError(f"{path}: the model cannot be written ({error.strerror}).") from None
 
 
-def load(folder: PathLike) -> Any:  # so that nobody has to say which of the two it is
+def load(folder: PathLike) -> Ranker:
     """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused.
 
     folder: one that `save`, `querywise fit` or `querywise adapt` wrote.
@@ -358,12 +358,14 @@ def load(folder: PathLike) -> Any:  # so that nobody has to say which of the two
     no-such-model: not a model folder: there is no such folder. `querywise fit` and save(ranker, folder) make one.
     """
     path = Path(folder)
-    return read_steadily(path, MANIFEST, lambda: _read(path))
+    found: Any = read_steadily(path, MANIFEST, lambda: _read(path))  # an adapter, to whoever saved one
+    ranker: Ranker = found
+    return ranker
 
 
 def load_ranker(folder: PathLike) -> Ranker:
     """What `load` returns, if it ranks."""
-    found: Ranker = load(folder)
+    found = load(folder)
     if not ranks(type(found)):
         raise ModelFileError(
             f"{folder}: this is an adapter of query vectors, which ranks nothing. Expected a ranker, as `querywise "
@@ -395,7 +397,7 @@ def _read(path: Path) -> Any:
     return ranker
 
 
-def decoded(value: Json, arrays: Arrays, path: Path) -> Any:
+def decoded(value: Json, arrays: Arrays, path: Path) -> Ranker | QueryAdapter:
     """The ranker or the adapter that a manifest and its arrays describe."""
     try:
         return decode(value, arrays)

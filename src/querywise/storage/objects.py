@@ -132,11 +132,11 @@ def stands_alone(kind: type) -> bool:
     return ranks(kind) or plays(kind, QueryAdapter)
 
 
-def decode(value: Json, arrays: Arrays) -> Any:
+def decode(value: Json, arrays: Arrays) -> Ranker | QueryAdapter:
     """The ranker or the adapter that was encoded."""
     reader = _Reader(arrays)
     try:
-        found = reader.decode(value, 0)
+        found: Ranker | QueryAdapter = reader.decode(value, 0)
         known = reader.known.get(id(found))
     finally:
         reader.known.clear()  # each of them refers to all
