@@ -85,6 +85,14 @@ def compare(
             "Takes one to two times as long again.",
         ),
     ] = False,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="Where query vectors learn: also train every method with vectors as they are, to say by how much "
+            "learning moves each. Takes as long again.",
+        ),
+    ] = False,
     queries: options.Queries = None,
     judgements: options.Judgements = None,
     top: options.Top = None,
@@ -132,8 +140,13 @@ def compare(
         baseline=baseline,
         fixed=fixed,
         curves=curves,
+        plain=plain,
     )
     how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt)
+    if plain and (how.adapt == "off" or not how.by_vectors):
+        raise DataError(
+            f"--plain: query vectors do not learn here ({'--adapt off' if how.by_vectors else 'there are none'})."
+        )
     with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster):
         missing = reading_for(fixed.get("missing"))
         folds = folds_of(
@@ -146,14 +159,14 @@ def compare(
 
 def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) -> None:
     from querywise.report.sections import gap_lines
-    from querywise.report.terminal import comparison_table, curves_table, twins_table
+    from querywise.report.terminal import comparison_table, curves_table, twins_table, vectors_table
 
     if as_json:
         learned = {} if found.curves is None else {"learning_curves": found.curves.as_json(test)}
         print_json(found.compared.as_json(test) | found.decided() | learned)
         return
     decided = filter(None, (found.verdict, found.advice))
-    say(comparison_table(found.compared, test), *gap_lines(found), *decided, *twins_table(found))
+    say(comparison_table(found.compared, test), *gap_lines(found), *decided, *twins_table(found), *vectors_table(found))
     if found.curves is not None:
         say(curves_table(found.curves, found.measure, test))
     if page is not None:

@@ -31,6 +31,7 @@ from querywise.evaluation.trained import Explain, Extra, Fit, Observe, Trained, 
 from querywise.evaluation.tuning import Edge, edges_in, hint_at
 from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measures
+from querywise.retrieval.adapting import AdaptedFold, Taught
 from querywise.retrieval.twins import Facts
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
@@ -63,6 +64,7 @@ class Compared:
     )  # other systems' own lists, where all that was judged is known
     given: tuple[str, ...] = ()  # systems that were fitted before and used as they are
     learned: Learned | None = None  # the queries that each fold learned from; None where nothing was fitted
+    taught: tuple[Taught, ...] = ()  # what each fold's query vectors learned; none where they do not learn
 
     def __repr__(self) -> str:
         first = f"Compared({self._title}, flavour {self.flavour!r}, baseline {self.baseline!r})"
@@ -391,7 +393,7 @@ def compare(
     pool = workers() if observe is None else ThisProcess()
     pace = Pace(len(folds), fits, alone=pool.parts == 1)
 
-    def one(number: int) -> tuple[Judged, dict[str, Trained], tuple[Facts, Facts]]:
+    def one(number: int) -> tuple[Judged, dict[str, Trained], tuple[Facts, Facts], Taught | None]:
         fold = folds[number]
         require_same_labels(fold)
         found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
@@ -408,19 +410,21 @@ def compare(
         pace.end_fold(number, fold)
         every = {name: each for name, each in found.items() if each is not None}
         every |= {name: replace(every[name], fit_seconds=np.nan) for name in known.given}  # not trained here
-        return _without_features(fold.test), every, known_of(fold)
+        taught = fold.taught if isinstance(fold, AdaptedFold) else None
+        return _without_features(fold.test), every, known_of(fold), taught
 
     parts = pool.together(one, range(len(folds)), FOLDS)
-    tests, facts = [test for test, _, _ in parts], [each for _, _, each in parts]
+    tests, facts = [each[0] for each in parts], [each[2] for each in parts]
     compared = Compared(
         judged=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
-        trained={name: tuple(found[name] for _, found, _ in parts) for name in fits},
+        trained={name: tuple(each[1][name] for each in parts) for name in fits},
         baseline=base,
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
         given=known.given,
         learned=Learned.of(facts) if len(known.given) < len(fits) else None,
+        taught=tuple(each[3] for each in parts if each[3] is not None),
     )
     hint_at(compared.edges)
     return compared

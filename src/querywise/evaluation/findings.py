@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from querywise.evaluation.differences import Differences
 from querywise.evaluation.leaks import TwinGain
 from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.oracle import Halves, best_of, reachable
+from querywise.evaluation.query_vectors import VectorGains, vector_gains
 from querywise.evaluation.rankings import Example, extremes
 from querywise.evaluation.significance import (
     SIGNIFICANT,
@@ -255,6 +256,7 @@ class Findings:
     cheapest: Cheapest | None  # of those not significantly worse than the best; None of one method alone
     curves: LearningCurves | None = None  # where they were asked for
     on_twins: Mapping[str, TwinGain] = field(default_factory=dict)  # of every other method; none where nothing leaks
+    vectors: VectorGains | None = None  # what teaching the query vectors was worth, where they learn
 
     @property
     def baseline(self) -> MethodFinding:
@@ -292,11 +294,23 @@ class Findings:
             "verdict": self.verdict,
             "cheapest": None if self.cheapest is None else self.cheapest.as_json(),
             "pairs": [asdict(each) for each in self.pairs],
+            **({} if self.vectors is None else {"query_vectors": self.vectors.as_json()}),
         }
 
 
-def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Sequence[str] = ()) -> Findings:
-    """Compute everything. `left_out`: methods, such as oracles, that are in the tables but cannot be the answer."""
+def findings(
+    compared: Compared,
+    measure: str,
+    *,
+    test: str = "t",
+    left_out: Sequence[str] = (),
+    plain: Compared | None = None,
+) -> Findings:
+    """Compute everything.
+
+    left_out: methods, such as oracles, that are in the tables but cannot be the answer. plain: the same comparison with
+    query vectors that do not learn.
+    """
     names = compared.names
     counted = [name for name in names if name != compared.baseline and name not in left_out]
     tables = {name: compared.evaluations[name] for name in (compared.baseline, *counted)}
@@ -327,7 +341,16 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         pairs,
         _cheapest(compared, counted, by_name, shown, pairs, measure, test),
         on_twins=compared.on_twins(measure, test=test),
+        vectors=vector_gains(compared, measure, test=test, plain=plain),
     )
+
+
+def with_curves(found: Findings, curves: LearningCurves) -> Findings:
+    """The same with learning curves."""
+    if found.vectors is None:
+        return replace(found, curves=curves)
+    by_size = {**curves.lists, curves.sizes[-1]: found.vectors.lists}
+    return replace(found, curves=curves, vectors=replace(found.vectors, by_size=by_size))
 
 
 def _cheapest(
@@ -510,6 +533,7 @@ def as_json(found: Findings) -> JsonObject:
             each.title: {group.label: group._asdict() for group in each.groups} for each in found.breakdowns
         },
         **({"features": features} if features else {}),
+        **({} if found.vectors is None else {"query_vectors": found.vectors.as_json()}),
         **({} if found.curves is None else {"learning_curves": found.curves.as_json(found.test)}),
         "oracles": {
             each.name: {

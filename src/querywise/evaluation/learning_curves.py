@@ -21,6 +21,7 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.foreign import System
+from querywise.evaluation.query_vectors import Lists, lists_of
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Corrected, corrected, find_test
 from querywise.evaluation.systems import FoldsGiven, folds_of, systems_of
@@ -45,7 +46,8 @@ class LearningCurves:
 
     evaluations: by number of training queries, then by method; the last with all queries. A method that cannot be
     trained on so few is not there. counts: the training queries of every fold. given: systems that are not trained
-    here, the same at every size. refused: of the methods that are not there, why.
+    here, the same at every size. refused: of the methods that are not there, why. lists: by number of training queries,
+    what plain and adapted query vectors find, where these learn.
     """
 
     evaluations: Mapping[int, Mapping[str, Evaluation]]
@@ -55,6 +57,7 @@ class LearningCurves:
     counts: tuple[int, ...]
     given: tuple[str, ...] = ()
     refused: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    lists: Mapping[int, Lists] = field(default_factory=dict)
     # Tests that were made, by measure and name: one by randomisation takes a while.
     _found: dict[tuple[str, str], dict[tuple[int, str], Corrected]] = field(default_factory=dict, init=False)
 
@@ -409,36 +412,42 @@ def curves_up_to(
     sizes = sizes_for(counts) if learning else (min(counts),)
     found: dict[int, dict[str, Evaluation]] = {}
     refused: dict[int, dict[str, str]] = {}
+    lists: dict[int, Lists] = {}
     given = {name: each for name, each in whole.evaluations.items() if name not in learning}
     for size in track(sizes[:-1], "Learning curves"):
-        trained, why = _with_fewer(size, whole, learning, folds, None if kept is None else kept.part(f"with-{size}"))
+        made, why = _with_fewer(size, whole, learning, folds, None if kept is None else kept.part(f"with-{size}"))
+        trained = {name: table for each in made for name, table in each.evaluations.items()}
+        own = lists_of(made[0]) if made else None
+        if own is not None:
+            lists[size] = own
         if why:
             refused[size] = why
         if trained:
             found[size] = {name: each for name in whole.names if (each := (trained | given).get(name)) is not None}
     found[sizes[-1]] = dict(whole.evaluations)
-    return LearningCurves(found, whole.baseline, whole.measures, whole.flavour, tuple(counts), tuple(given), refused)
+    known = (whole.baseline, whole.measures, whole.flavour, tuple(counts), tuple(given), refused)
+    return LearningCurves(found, *known, lists)
 
 
 def _with_fewer(
     size: int, whole: Compared, learning: Mapping[str, Fit | System], folds: Sequence[Fold] | Folds, kept: Kept | None
-) -> tuple[dict[str, Evaluation], dict[str, str]]:
+) -> tuple[list[Compared], dict[str, str]]:
     """What methods reach with so many training queries, and why some cannot be trained on so few."""
     smaller = _as_folds(folds).map(partial(cut, size=size))
 
-    def compared(some: Mapping[str, Fit | System]) -> dict[str, Evaluation]:
+    def compared(some: Mapping[str, Fit | System]) -> Compared:
         with without_hints():
-            return compare(some, smaller, measures=whole.measures, flavour=whole.flavour, kept=kept).evaluations
+            return compare(some, smaller, measures=whole.measures, flavour=whole.flavour, kept=kept)
 
     try:
-        return compared(learning), {}
+        return [compared(learning)], {}
     except DataError:
         pass  # which of them it is, is seen when each is trained by itself
-    found: dict[str, Evaluation] = {}
+    found: list[Compared] = []
     refused: dict[str, str] = {}
     for name, each in learning.items():
         try:
-            found |= compared({name: each})
+            found.append(compared({name: each}))
         except DataError as refusal:
             refused[name] = str(refusal)
     return found, refused

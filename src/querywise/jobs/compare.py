@@ -12,13 +12,13 @@ from querywise.data.folds import Folds
 from querywise.data.judged import Judged
 from querywise.data.runs import Run, is_run, read_run, scores_in
 from querywise.errors import DataError
-from querywise.evaluation.compare import compare, find_baseline
-from querywise.evaluation.findings import Findings, findings
+from querywise.evaluation.compare import Compared, compare, find_baseline
+from querywise.evaluation.findings import Findings, findings, with_curves
 from querywise.evaluation.learning_curves import FEWEST, curves_up_to, sizes_for, training_queries
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import TunedFit
+from querywise.evaluation.tuning import TunedFit, without_hints
 from querywise.explanations.reasons import reasons
 from querywise.jobs.origins import ended
 from querywise.measures.formulas import find_measures
@@ -27,6 +27,7 @@ from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.single import GivenScores
 from querywise.report.contents import Origin, Titles
 from querywise.report.writing import check_report_folder, write_report
+from querywise.retrieval.adapting import plain_fold
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import announce, doing, keeping
@@ -38,7 +39,8 @@ class Asked:
     """What is to be compared, and how.
 
     scores: texts like `ours=run.trec`. measures: names with commas between; the first is what parameters are chosen by
-    and what the verdict is about. fixed: settings of all methods. curves: also with fewer training queries.
+    and what the verdict is about. fixed: settings of all methods. curves: also with fewer training queries. plain: also
+    with query vectors as they are, where these learn.
     """
 
     methods: tuple[str, ...]
@@ -49,6 +51,7 @@ class Asked:
     baseline: str | None = None
     fixed: Settings = field(default_factory=dict)
     curves: bool = False
+    plain: bool = False
 
     @property
     def measure(self) -> str:
@@ -90,7 +93,7 @@ def run(
         counts = _counts(folds) if asked.curves else []
         kept = None if out is None else Kept(out / "runs", settings)
         if kept is not None:
-            runs_of_each = len(folds) * len(sizes_for(counts)) if counts else len(folds)
+            runs_of_each = len(folds) * ((len(sizes_for(counts)) if counts else 1) + asked.plain)
             stack.enter_context(keeping(partial(kept.told, runs_of_each)))
         compared = compare(
             fits,
@@ -102,14 +105,28 @@ def run(
             explain=None if out is None else reasons,
         )
         compared = replace(compared, runs=runs)
+        learning = {method.name: fits[method.name] for method in chosen}
+        plain = _plain(compared, learning, folds, kept) if asked.plain else None
         with doing("Tests and tables"):
-            found = findings(compared, asked.measure, test=asked.test)
+            found = findings(compared, asked.measure, test=asked.test, plain=plain)
             page = written(found)
         if asked.curves:
-            learning = {method.name: fits[method.name] for method in chosen}
-            found = replace(found, curves=curves_up_to(compared, learning, folds, counts, kept=kept))
+            found = with_curves(found, curves_up_to(compared, learning, folds, counts, kept=kept))
             page = written(found)
         return found, page
+
+
+def _plain(compared: Compared, learning: Mapping[str, Fit], folds: Folds, kept: Kept | None) -> Compared:
+    """The same methods where query vectors stay as they are."""
+    announce("The same with query vectors as they are")
+    with without_hints():
+        return compare(
+            learning,
+            folds.learning(plain_fold),
+            measures=compared.measures,
+            flavour=compared.flavour,
+            kept=None if kept is None else kept.part("plain"),
+        )
 
 
 def _counts(folds: Folds) -> list[int]:

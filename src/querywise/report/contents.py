@@ -20,6 +20,7 @@ from querywise.report.sections import (
     oracle_section,
     twins_tables,
     twins_text,
+    vectors_section,
 )
 from querywise.report.tables import Cell, Column, Table, Tested, columns_of, values_and_p
 
@@ -76,6 +77,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         Section(title, _summary(found, story), (), drawings.differences(found)),
         Section("All methods", "", _methods(found, origin or Origin()), drawings.ndcg_curves(found), "methods"),
         Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
+        *([vectors_section(found, found.vectors)] if found.vectors is not None else []),
         _cost(found),
         _queries(found),
         _where(found),

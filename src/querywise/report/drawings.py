@@ -11,6 +11,7 @@ import numpy as np
 
 from querywise.display.words import short
 from querywise.evaluation.findings import Findings
+from querywise.evaluation.query_vectors import VectorGains
 from querywise.evaluation.rankings import query_texts
 from querywise.report.charts import Chart, Mark, Row, bar_chart, line_chart, looks, row_chart, scatter_chart
 from querywise.runtime.arrays import Floats, Ints
@@ -185,6 +186,18 @@ def transforms_by_gain(found: Findings) -> tuple[Figure, ...]:
             chart = scatter_chart(marks, labels=("scale α", "shift β"), named=named, said=said)
             made.append(Figure(f"transforms-{len(made) + 1}.svg", said, chart))
     return tuple(made)
+
+
+def gain_by_cosine(found: Findings, gains: VectorGains) -> tuple[Figure, ...]:
+    """What teaching the query vectors gained every query, by how near its nearest training query is."""
+    if not gains.moved:
+        return ()
+    kinds, named = _by_outcome(gains.gains)
+    places = np.column_stack([gains.nearest, gains.gains])
+    marks = _marks(found, places, gains.gains, np.arange(len(places)), [named[kind] for kind in kinds])
+    said = "Gain by adapted query vectors, by the nearest training query"
+    labels = ("cosine to the nearest training query", f"gain in {gains.measure}")
+    return (Figure("vectors-gain.svg", said, scatter_chart(marks, labels=labels, named=named, said=said)),)
 
 
 def _by_class(found: Findings, queries: Ints) -> tuple[list[str], dict[str, tuple[str, str]]]:

@@ -142,6 +142,7 @@ def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str
         *([f'<p class="note">{escape(origin.note)}</p>'] if origin.note else []),
         f'<p class="verdict">{escape(found.verdict)}</p>',
         *_warning(found),
+        *_taught(found),
         '<div class="glance"><div class="answer">',
         _winner(found),
         _numbers(found),
@@ -161,6 +162,13 @@ def _warning(found: Findings) -> list[str]:
         return []
     told = f"{leaks.text} {rest_text(found)}".strip()
     return [f'<p class="note">{escape(told)} <a href="#twins">Near twins</a></p>']
+
+
+def _taught(found: Findings) -> list[str]:
+    """Whether teaching the query vectors helps, where they learn."""
+    if found.vectors is None:
+        return []
+    return [f'<p class="note">{escape(found.vectors.said[0])} <a href="#vectors">Query vectors</a></p>']
 
 
 def _winner(found: Findings) -> str:

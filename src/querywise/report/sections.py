@@ -1,4 +1,4 @@
-"""The sections that only some reports have: near twins, the oracle gap, what the models use, learning curves."""
+"""The sections that only some reports have: near twins, query vectors, the oracle gap, features, learning curves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import NamedTuple
 from querywise.display.words import p_in_words
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.learning_curves import LearningCurves
-from querywise.evaluation.significance import TEST_NAMES
+from querywise.evaluation.query_vectors import VectorGains
+from querywise.evaluation.significance import TEST_NAMES, corrected
 from querywise.evaluation.trained import Use
 from querywise.report.charts import Mark, Row, line_chart, row_chart
-from querywise.report.drawings import Figure, oracles
+from querywise.report.drawings import Figure, gain_by_cosine, oracles
 from querywise.report.tables import Cell, Column, Table, columns_of
 
 _NOTHING = 0.00005  # a difference that four digits do not show
@@ -88,6 +89,83 @@ def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
         f"learned from, and on the rest, number of queries in brackets; p: {TEST_NAMES[found.test]}, uncorrected."
     )
     return (("near-twins", Table(columns_of(kinds), tuple(rows), caption)),)
+
+
+_VECTORS = (
+    "An adapted query vector was moved by the judged training queries of its fold; documents keep their vectors. Both "
+    "lists hold what vectors alone find. In the figure each point is a test query."
+)
+
+
+def vectors_tables(gains: VectorGains) -> dict[str, Table]:
+    """Both lists, by cosine to the nearest training query, by fold, by method and by number of training queries."""
+    change, against = f"Δ {gains.measure}", f"p: {TEST_NAMES[gains.test]} against plain vectors"
+    tests, (plain, adapted) = gains.lists.tested(gains.test), (each.mean() for each in gains.lists)
+    kinds = {"plain": "value", "adapted": "value", "Δ": "signed"}
+    measured = [(name, plain[name], adapted[name], each.found.difference, each.p_holm) for name, each in tests.items()]
+    groups = [
+        (each.cosines, each.queries, each.plain, each.adapted, each.gain.difference, each.gain.p)
+        for each in gains.groups
+    ]
+    folds: list[tuple[Cell, ...]] = []
+    for number, each in enumerate(gains.taught, start=1):
+        adapter = each.adapter
+        folds.append((number, adapter.teachers_, adapter.how(), adapter.gain_, adapter.gain_error_))
+    by_method = [
+        (name, mean, mean + each.found.difference, each.found.difference, each.p_holm)
+        for name, (mean, each) in gains.by_method.items()
+    ]
+    by_size: list[tuple[Cell, ...]] = []
+    sizes = {size: own.tested(gains.test)[gains.measure] for size, own in gains.by_size.items()}
+    holm = corrected({size: each.found for size, each in sizes.items()})
+    for size, own in gains.by_size.items():
+        means = [float(each[gains.measure].mean()) for each in own]
+        by_size.append((size, *means, holm[size].found.difference, holm[size].p_holm))
+    every = {
+        "query-vectors": Table(
+            columns_of({"measure": "text", **kinds, "p, Holm": "p"}),
+            tuple(measured),
+            f"Ranked by vectors alone; {against}; Holm: for all measures.",
+        ),
+        "query-vectors-by-cosine": Table(
+            columns_of({"cosine to the nearest training query": "text", "queries": "count", **kinds, "p": "p"}),
+            tuple(groups),
+            f"{gains.measure} in quarters of the test queries; {against}, uncorrected.",
+        ),
+        "query-vectors-by-fold": Table(
+            columns_of(
+                {
+                    "fold": "count",
+                    "training queries": "count",
+                    "query vectors are": "text",
+                    "gain": "signed",
+                    "error": "value",
+                }
+            ),
+            tuple(folds),
+            "What was chosen, and the gain in NDCG@10 with its standard error, by cross-validation over the training "
+            "queries of each fold.",
+        ),
+        "query-vectors-by-method": Table(
+            columns_of({"method": "text", **kinds, "p, Holm": "p"}),
+            tuple(by_method),
+            f"{gains.measure} of methods trained with plain and with adapted query vectors; {against}; Holm: for all "
+            "methods.",
+        ),
+        "query-vectors-by-size": Table(
+            columns_of({"training queries": "count", **kinds, "p, Holm": "p"}),
+            tuple(by_size),
+            f"{change} of vectors alone, taught anew by fewer training queries of each fold; {against}; Holm: for all "
+            "sizes.",
+        ),
+    }
+    return {name: table for name, table in every.items() if table.rows}
+
+
+def vectors_section(found: Findings, gains: VectorGains) -> Section:
+    """Whether teaching the query vectors helps, by how much and for which queries."""
+    text = " ".join([*gains.said, _VECTORS])
+    return Section("Query vectors", text, tuple(vectors_tables(gains).items()), gain_by_cosine(found, gains), "vectors")
 
 
 def gap_lines(found: Findings) -> list[str]:

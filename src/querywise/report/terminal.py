@@ -20,7 +20,8 @@ from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
 from querywise.explanations.explain import Explanation, Reason
 from querywise.measures.flavours import find_flavour
-from querywise.report.sections import twins_tables, twins_text
+from querywise.report.sections import twins_tables, twins_text, vectors_tables
+from querywise.report.tables import Table as Written
 from querywise.retrieval.search import Answer
 
 
@@ -93,13 +94,23 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
 def twins_table(found: Findings) -> list[RenderableType]:
     """What leaks from training to test, and what every method gains by it; nothing where nothing leaks."""
     text = twins_text(found)
-    tables = [
-        plain_table([each.heading for each in table.columns], table.written()) for _, table in twins_tables(found)
-    ]
-    for table in tables:
-        for column in table.columns[1:]:
-            column.justify = "right"
-    return [*([text] if text else []), *tables]
+    return [*([text] if text else []), *(_shown(table) for _, table in twins_tables(found))]
+
+
+def vectors_table(found: Findings) -> list[RenderableType]:
+    """Whether teaching the query vectors helps, in words and tables; nothing where they do not learn."""
+    if found.vectors is None:
+        return []
+    tables = vectors_tables(found.vectors).values()
+    return [" ".join(found.vectors.said), *(each for table in tables for each in (_shown(table), table.caption))]
+
+
+def _shown(table: Written) -> Table:
+    """A table of the report."""
+    shown = plain_table([each.heading for each in table.columns], table.written())
+    for column, written in zip(shown.columns, table.columns, strict=True):
+        column.justify = "left" if written.kind == "text" else "right"
+    return shown
 
 
 def curves_table(curves: LearningCurves, measure: str, test: str = "t") -> Group:

@@ -254,19 +254,20 @@ class AdaptedVectors(Estimator):
 
     def said(self) -> str:
         """What was learned, in a sentence or two."""
-        self._require_fitted()
+        said = f"Query vectors are {self.how()}."
         if self.gain_ is None:
-            tested = ""
-        else:
-            tested = f" Cross-validated gain in NDCG@{CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
+            return said
+        return f"{said} Cross-validated gain in NDCG@{CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
+
+    def how(self) -> str:
+        """What query vectors are moved by, or why they are left as they are, in a few words."""
         if not self.adapts:
             few = f"{_queries(self.teachers_)} to learn from, too few"
             if self.teachers_ >= FEWEST:
                 few = f"{self.folds} parts to test on need as many groups of queries, and there are fewer"
-            why = few if self.gain_ is None else "no gain above one standard error"
-            return f"Query vectors are left as they are: {why}.{tested}"
-        how = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
-        return f"Query vectors are moved by {how}, l2 {self.l2_:g}.{tested}"
+            return f"left as they are: {few if self.gain_ is None else 'no gain above one standard error'}"
+        by = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
+        return f"moved by {by}, l2 {self.l2_:g}"
 
     def _learn(self, data: JudgedVectors, *, cross_fit: bool) -> Floats | None:
         """Choose, solve and keep; gives the cross-fitted vectors of the queries that teach, or None if all stay."""

@@ -6,7 +6,7 @@ on all training queries. Query views go on looking at the vectors as they were.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 from querywise.retrieval.features import ADAPTED, judged_candidates
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import vectors_of
+from querywise.retrieval.judged_vectors import unit
 from querywise.retrieval.lists import VECTORS
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import announce, doing
@@ -34,6 +35,29 @@ class Adapted(NamedTuple):
 
     train: Judged
     adapter: AdaptedVectors
+
+
+class Taught(NamedTuple):
+    """What a fold's training queries taught.
+
+    adapter: what moves all other queries. nearest: the cosine of each test query to the nearest training query.
+    """
+
+    adapter: AdaptedVectors
+    nearest: Floats
+
+
+class AdaptedFold(Fold):
+    """A fold by vectors that learned from its training part, and what they learned."""
+
+    taught: Taught
+
+    @classmethod
+    def of(cls, parts: Iterable[Judged], taught: Taught) -> AdaptedFold:
+        """From the three parts."""
+        made = cls(*parts)
+        made.taught = taught
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +78,12 @@ class Adaptation:
     def fold(self, fold: Fold) -> Fold:
         """The same fold by vectors that learned from its training part alone; as it is where that gains nothing."""
         found = self.learned(fold.train)
+        own, known = (unit(self._vectors(part)) for part in (fold.test, fold.train))
+        taught = Taught(found.adapter, (own @ known.T).max(axis=1, initial=-1.0))
         if not found.adapter.adapts:
-            return Fold(*map(_with_both_runs, fold))
+            return AdaptedFold.of(plain_fold(fold), taught)
         valid, test = (self.found_by(part, found.adapter) for part in (fold.valid, fold.test))
-        return Fold(found.train, valid, test)
+        return AdaptedFold.of((found.train, valid, test), taught)
 
     def learned(self, train: Judged) -> Adapted:
         """An adapter trained on these queries, and their candidates by vectors that were not trained on each."""
@@ -119,7 +145,11 @@ class Adaptation:
         return csr_array((values, (rows, columns)), shape=(len(query_ids), len(self.index)), dtype=np.float64)
 
 
+def plain_fold(fold: Fold) -> Fold:
+    """The same fold, where no query is moved: the run of adapted vectors is that of the vectors as they are."""
+    return Fold(*map(_with_both_runs, fold))
+
+
 def _with_both_runs(part: Judged) -> Judged:
-    """Where no query is moved, the run of adapted vectors is that of the vectors as they are."""
     same = [Run(ADAPTED, run.scores) for run in part.runs if run.name == VECTORS]
     return replace(part, runs=(*part.runs, *same))

@@ -135,7 +135,7 @@ class Retrieval:
             raise DataError(said, arguments=("adapt",))
         if self.adapt in ("linear", "by-query") and not self.by_vectors:
             said = f"adapt={self.adapt!r} is for documents with vectors; name them with vectors=FOLDER or embed=NAME."
-            raise DataError(said, arguments=("adapt", "vectors"))
+            raise DataError(said, arguments=("adapt", "vectors", "embed"))
 
     def _check_search(self) -> None:
         """Refuse a way of search that is not known, not installed, or that has nothing to search."""
