@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,9 @@ def test_every_number_can_be_computed_again(helped: Findings) -> None:
     gains = helped.vectors
     assert gains is not None
     test = find_test("t")(gains.lists.adapted["ndcg@10"], gains.lists.plain["ndcg@10"])
-    assert as_json(helped)["query_vectors"]["lists"]["ndcg@10"]["difference"] == test.difference
+    told: Any = gains.as_json()
+    assert told["lists"]["ndcg@10"]["difference"] == test.difference
+    assert as_json(helped)["query_vectors"] == gains.as_json()
     assert sum(group.queries for group in gains.groups) == len(gains.nearest) == 160
     whole = sum(group.queries * group.gain.difference for group in gains.groups) / 160
     assert whole == pytest.approx(test.difference)
@@ -77,10 +80,11 @@ def test_the_nearest_training_query_is_of_the_fold_itself(helped: Findings) -> N
     collection, index = made()
     judged = judged_candidates(collection, index, top=10, vector_top=10)[0]
     fold = make_folds(judged)[0]
-    tables = [part.candidates.queries for part in (fold.test, fold.train)]
-    own, known = (table.vectors for table in tables)  # type: ignore[union-attr]
+    own, known = (
+        np.asarray(part.candidates.queries and part.candidates.queries.vectors) for part in (fold.test, fold.train)
+    )
     assert helped.vectors is not None
-    assert np.allclose(helped.vectors.nearest[: len(own)], (own @ known.T).max(axis=1))  # type: ignore[arg-type,union-attr]
+    assert np.allclose(helped.vectors.nearest[: len(own)], (own @ known.T).max(axis=1))
 
 
 def test_it_says_why_vectors_are_left_alone(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from querywise.evaluation.trained import Explain, Extra, Fit, Observe, Trained, 
 from querywise.evaluation.tuning import Edge, edges_in, hint_at
 from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measures
-from querywise.retrieval.adapting import AdaptedFold, Taught
+from querywise.retrieval.adapting import Taught, taught_by
 from querywise.retrieval.twins import Facts
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
@@ -400,9 +400,8 @@ def compare(
         missing = [name for name in fits if found.get(name) is None]
         pace.begin_fold(fold, missing)
         with caching():
-            asked = [fits[name] for name in missing]
-            results = pool.stream(_trained, missing, asked, shared=(fold, observe, flavour, explain))
-            for name, done in zip(missing, results, strict=True):
+            asked, shared = [fits[name] for name in missing], (fold, observe, flavour, explain)
+            for name, done in zip(missing, pool.stream(_trained, missing, asked, shared=shared), strict=True):
                 found[name] = done
                 if kept is not None:
                     kept.put(number, name, fold, done)
@@ -410,11 +409,10 @@ def compare(
         pace.end_fold(number, fold)
         every = {name: each for name, each in found.items() if each is not None}
         every |= {name: replace(every[name], fit_seconds=np.nan) for name in known.given}  # not trained here
-        taught = fold.taught if isinstance(fold, AdaptedFold) else None
-        return _without_features(fold.test), every, known_of(fold), taught
+        return _without_features(fold.test), every, known_of(fold), taught_by(fold)
 
     parts = pool.together(one, range(len(folds)), FOLDS)
-    tests, facts = [each[0] for each in parts], [each[2] for each in parts]
+    tests, _, facts, taught = zip(*parts, strict=True)
     compared = Compared(
         judged=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
@@ -424,7 +422,7 @@ def compare(
         flavour=flavour,
         given=known.given,
         learned=Learned.of(facts) if len(known.given) < len(fits) else None,
-        taught=tuple(each[3] for each in parts if each[3] is not None),
+        taught=tuple(filter(None, taught)),
     )
     hint_at(compared.edges)
     return compared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from querywise.display.words import p_in_words
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.query_vectors import VectorGains
-from querywise.evaluation.significance import TEST_NAMES, corrected
+from querywise.evaluation.significance import TEST_NAMES, Corrected, corrected
 from querywise.evaluation.trained import Use
 from querywise.report.charts import Mark, Row, line_chart, row_chart
 from querywise.report.drawings import Figure, gain_by_cosine, oracles
@@ -97,69 +97,70 @@ _VECTORS = (
 )
 
 
+_BOTH = {"plain": "value", "adapted": "value", "Δ": "signed"}
+
+
 def vectors_tables(gains: VectorGains) -> dict[str, Table]:
     """Both lists, by cosine to the nearest training query, by fold, by method and by number of training queries."""
-    change, against = f"Δ {gains.measure}", f"p: {TEST_NAMES[gains.test]} against plain vectors"
-    tests, (plain, adapted) = gains.lists.tested(gains.test), (each.mean() for each in gains.lists)
-    kinds = {"plain": "value", "adapted": "value", "Δ": "signed"}
-    measured = [(name, plain[name], adapted[name], each.found.difference, each.p_holm) for name, each in tests.items()]
-    groups = [
-        (each.cosines, each.queries, each.plain, each.adapted, each.gain.difference, each.gain.p)
-        for each in gains.groups
-    ]
-    folds: list[tuple[Cell, ...]] = []
-    for number, each in enumerate(gains.taught, start=1):
-        adapter = each.adapter
-        folds.append((number, adapter.teachers_, adapter.how(), adapter.gain_, adapter.gain_error_))
-    by_method = [
-        (name, mean, mean + each.found.difference, each.found.difference, each.p_holm)
-        for name, (mean, each) in gains.by_method.items()
-    ]
-    by_size: list[tuple[Cell, ...]] = []
-    sizes = {size: own.tested(gains.test)[gains.measure] for size, own in gains.by_size.items()}
-    holm = corrected({size: each.found for size, each in sizes.items()})
-    for size, own in gains.by_size.items():
-        means = [float(each[gains.measure].mean()) for each in own]
-        by_size.append((size, *means, holm[size].found.difference, holm[size].p_holm))
+    against = f"p: {TEST_NAMES[gains.test]} against plain vectors"
+    plain, adapted = (each.mean() for each in gains.lists)
+    lists = {each: (plain[each], adapted[each], test) for each, test in gains.lists.tested(gains.test).items()}
+    methods = {name: (mean, mean + test.found.difference, test) for name, (mean, test) in gains.by_method.items()}
+    sizes = corrected({size: own.tested(gains.test)[gains.measure].found for size, own in gains.by_size.items()})
+    means = {size: tuple(float(each[gains.measure].mean()) for each in own) for size, own in gains.by_size.items()}
     every = {
-        "query-vectors": Table(
-            columns_of({"measure": "text", **kinds, "p, Holm": "p"}),
-            tuple(measured),
-            f"Ranked by vectors alone; {against}; Holm: for all measures.",
-        ),
-        "query-vectors-by-cosine": Table(
-            columns_of({"cosine to the nearest training query": "text", "queries": "count", **kinds, "p": "p"}),
-            tuple(groups),
-            f"{gains.measure} in quarters of the test queries; {against}, uncorrected.",
-        ),
-        "query-vectors-by-fold": Table(
-            columns_of(
-                {
-                    "fold": "count",
-                    "training queries": "count",
-                    "query vectors are": "text",
-                    "gain": "signed",
-                    "error": "value",
-                }
-            ),
-            tuple(folds),
-            "What was chosen, and the gain in NDCG@10 with its standard error, by cross-validation over the training "
-            "queries of each fold.",
-        ),
-        "query-vectors-by-method": Table(
-            columns_of({"method": "text", **kinds, "p, Holm": "p"}),
-            tuple(by_method),
+        "query-vectors": _both("measure", lists, f"Ranked by vectors alone; {against}; Holm: for all measures."),
+        "query-vectors-by-cosine": _by_cosine(gains, f"{against}, uncorrected."),
+        "query-vectors-by-fold": _by_fold(gains),
+        "query-vectors-by-method": _both(
+            "method",
+            methods,
             f"{gains.measure} of methods trained with plain and with adapted query vectors; {against}; Holm: for all "
             "methods.",
         ),
-        "query-vectors-by-size": Table(
-            columns_of({"training queries": "count", **kinds, "p, Holm": "p"}),
-            tuple(by_size),
-            f"{change} of vectors alone, taught anew by fewer training queries of each fold; {against}; Holm: for all "
-            "sizes.",
+        "query-vectors-by-size": _both(
+            "training queries",
+            {f"{size:,}": (means[size][0], means[size][1], test) for size, test in sizes.items()},
+            f"{gains.measure} by vectors alone, taught anew by fewer training queries of each fold; {against}; Holm: "
+            "for all sizes.",
         ),
     }
     return {name: table for name, table in every.items() if table.rows}
+
+
+def _both(what: str, rows: Mapping[str, tuple[float, float, Corrected]], caption: str) -> Table:
+    """With plain and with adapted vectors, and the test between them."""
+    told = [(name, plain, adapted, test.found.difference, test.p_holm) for name, (plain, adapted, test) in rows.items()]
+    return Table(columns_of({what: "text", **_BOTH, "p, Holm": "p"}), tuple(told), caption)
+
+
+def _by_cosine(gains: VectorGains, tested: str) -> Table:
+    rows = [
+        (each.cosines, each.queries, each.plain, each.adapted, each.gain.difference, each.gain.p)
+        for each in gains.groups
+    ]
+    kinds = {"cosine to the nearest training query": "text", "queries": "count", **_BOTH, "p": "p"}
+    return Table(columns_of(kinds), tuple(rows), f"{gains.measure} in quarters of the test queries; {tested}")
+
+
+def _by_fold(gains: VectorGains) -> Table:
+    adapters = [each.adapter for each in gains.taught]
+    rows = [
+        (number, each.teachers_, each.how(), each.gain_, each.gain_error_)
+        for number, each in enumerate(adapters, start=1)
+    ]
+    kinds = {
+        "fold": "count",
+        "training queries": "count",
+        "query vectors are": "text",
+        "gain": "signed",
+        "error": "value",
+    }
+    caption = (
+        "What was chosen, and the gain in NDCG@10 with its standard error, by cross-validation over the training "
+        "queries of each fold."
+    )
+    return Table(columns_of(kinds), tuple(rows), caption)
 
 
 def vectors_section(found: Findings, gains: VectorGains) -> Section:

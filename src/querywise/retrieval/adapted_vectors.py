@@ -267,7 +267,7 @@ class AdaptedVectors(Estimator):
                 few = f"{self.folds} parts to test on need as many groups of queries, and there are fewer"
             return f"left as they are: {few if self.gain_ is None else 'no gain above one standard error'}"
         by = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
-        return f"moved by {by}, l2 {self.l2_:g}"
+        return f"moved by {by}, l2 {self.l2_:.3g}"
 
     def _learn(self, data: JudgedVectors, *, cross_fit: bool) -> Floats | None:
         """Choose, solve and keep; gives the cross-fitted vectors of the queries that teach, or None if all stay."""

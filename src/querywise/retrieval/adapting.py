@@ -60,6 +60,11 @@ class AdaptedFold(Fold):
         return made
 
 
+def taught_by(fold: Fold) -> Taught | None:
+    """What a fold's query vectors learned; None where they do not learn."""
+    return fold.taught if isinstance(fold, AdaptedFold) else None
+
+
 @dataclass(frozen=True, eq=False)
 class Adaptation:
     """How the candidates of one collection are found anew where query vectors learn.
