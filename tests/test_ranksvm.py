@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -52,14 +53,14 @@ class Written:
             0.5 * self.ridge.l2 * w @ w + 0.5 * self.ridge.centre_l2 * away @ away + self.coefficients @ losses
         )
 
-    def squared_optimum(self) -> Floats:
+    def squared_optimum(self, bounds: list[tuple[float, float]] | None = None) -> Floats:
         def gradient(w: Floats) -> Floats:
             pull = self.coefficients * -2 * np.maximum(0, 1 - self.differences @ w)
             return np.asarray(
                 self.ridge.l2 * w + self.ridge.centre_l2 * (w - self.ridge.centre) + self.differences.T @ pull
             )
 
-        found = minimised(lambda w: (self.value(w, 2), gradient(w)), len(self.ridge.centre))
+        found = minimised(lambda w: (self.value(w, 2), gradient(w)), len(self.ridge.centre), bounds)
         return np.asarray(found.x)
 
     def hinge_optimum(self) -> float:
@@ -103,6 +104,63 @@ def test_squared_hinge_agrees_with_scipy_on_explicit_pairs(seed: int, pairs: Wei
     assert ours.value == pytest.approx(written.value(ours.weights, 2), rel=1e-12)
     assert ours.value <= written.value(theirs, 2) * (1 + 1e-12)
     assert ours.weights == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.parametrize("l2", [0.1, 1e-3])
+@pytest.mark.parametrize("seed", range(6))
+def test_weights_that_are_not_negative_agree_with_scipy_on_explicit_pairs(seed: int, l2: float) -> None:
+    data, weights, _ = setting(seed, 0.0)
+    ridge = Ridge(l2, np.zeros(4))
+    written = Written(data, weights, "query", ridge)
+    preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
+    coefficients = pair_coefficients(weights, preferences.pairs, "query")
+    spread, start = PreferenceParts.of(preferences), np.zeros(4)
+    theirs = written.squared_optimum([(0.0, np.inf)] * 4)
+    for tolerance in (0.1, 1e-3, 1e-12):
+        ours = minimise(
+            spread, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=tolerance, start=start, nonnegative=True
+        )
+        least = written.value(theirs, 2)
+        assert (ours.weights >= 0).all()
+        assert ours.value - least <= ours.gap + 1e-9 <= tolerance * ours.value + 1e-9
+    assert ours.weights == pytest.approx(theirs, abs=1e-6)
+    # The conditions of Karush, Kuhn and Tucker: no gradient where a weight is free, none below 0 where it is held.
+    slope = optimize.approx_fprime(ours.weights, partial(written.value, power=2), 1e-7)
+    assert np.abs(slope[ours.weights > 1e-6]).max(initial=0.0) <= 1e-4
+    assert slope[ours.weights <= 1e-6].min(initial=0.0) >= -1e-4
+
+
+def with_features(data: Judged, features: Floats) -> Judged:
+    return replace(data, candidates=data.candidates.with_features(np.ascontiguousarray(features), None))
+
+
+def test_weights_of_features_that_only_mislead_become_zero_and_the_others_those_of_the_free_model_without_them() -> (
+    None
+):
+    data = make_judged(40, 10, 5, seed=3)
+    signs = np.where(RankSVM().fit(data).weights_ < 0, -1.0, 1.0)
+    signs[1] *= -1  # this column alone points the wrong way
+    turned = with_features(data, data.candidates.features * signs)
+    bounded = RankSVM(nonnegative=True).fit(turned)
+    assert bounded.weights_[1] == 0.0
+    assert bounded.gap_ <= 1e-9 * bounded.objective_
+    kept = [0, 2, 3, 4]
+    without = RankSVM().fit(with_features(turned, turned.candidates.features[:, kept]))
+    assert (without.weights_ >= 0).all()
+    assert bounded.weights_[kept] == pytest.approx(without.weights_, abs=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
+def test_where_no_weight_would_be_negative_the_bound_changes_nothing(loss: Literal["squared_hinge", "hinge"]) -> None:
+    data = make_judged(40, 10, 5, seed=3)
+    data = with_features(data, data.candidates.features * np.sign(RankSVM().fit(data).weights_))
+    free, bounded = (RankSVM(loss=loss, tolerance=1e-6, nonnegative=each).fit(data) for each in (False, True))
+    assert bounded.weights_ == pytest.approx(free.weights_, abs=2e-3 if loss == "hinge" else 1e-8)
+
+
+def test_local_models_have_no_bound_and_say_so() -> None:
+    with pytest.raises(DataError, match=r"nonnegative=True\) is one model for all queries; local models take any"):
+        RankSVM(nonnegative=True).prepare(ragged())
 
 
 @pytest.mark.parametrize(
@@ -276,6 +334,7 @@ def test_it_learns_what_can_be_learned_and_fails_where_one_model_must(loss: Lite
         (RankSVM(prior="local"), "Known: None, 'global'"),  # type: ignore[arg-type]
         (RankSVM(prior_l2=-1.0), "prior_l2=-1.0"),
         (RankSVM(tolerance=0.0), "between 0 and 1"),
+        (RankSVM(nonnegative="yes"), "must be True or False"),  # type: ignore[arg-type]
     ],
 )
 def test_a_parameter_that_cannot_be_is_refused(ranker: RankSVM, words: str) -> None:

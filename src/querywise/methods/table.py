@@ -94,7 +94,11 @@ def vectors_adapted(ranker: Made) -> Ranker:
     return ranker("similarity")
 
 
-@_method(f"{_LEARNERS}.ranksvm.ranksvm:RankSVM", "l2", "loss", "pairs", "scale", "tolerance", grid={"l2": _L2})
+@_method(
+    f"{_LEARNERS}.ranksvm.ranksvm:RankSVM",
+    *("l2", "loss", "pairs", "scale", "tolerance", "nonnegative"),
+    grid={"l2": _L2},
+)
 def ranksvm(ranker: Made) -> Ranker:
     """One linear model for all queries, trained on preference pairs."""
     return ranker()

@@ -3,6 +3,8 @@
     F(w) = λ/2 ‖w‖² + μ/2 ‖w − w₀‖² + Σ_i c_i Σ_{(a,b) ∈ P_i} ℓ(w·(x_ia − x_ib))
 
 F is (λ+μ)-strongly convex, so F(w) − min F ≤ ‖∇F(w)‖² / (2(λ+μ)): the gap is known without knowing the minimum.
+Over w ≥ 0 the gap is at most Σ_j max{−g_j (u − w_j) − (λ+μ)/2 (u − w_j)² : u ≥ 0}, g = ∇F(w): g_j² / (2(λ+μ)) where
+w_j ≥ g_j/(λ+μ), else g_j w_j − (λ+μ)/2 w_j², which is 0 for a weight of 0 that the gradient holds there.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from querywise.errors import SolverError
 from querywise.learners.ranksvm.preferences import (
@@ -100,6 +102,18 @@ class _Objective:
 
     def newton_step(self, point: _Point) -> Floats:
         """The minimum of the second-order model there."""
+        return -cho_solve(self._factor(point), point.gradient)
+
+    def nonnegative_step(self, point: _Point) -> Floats:
+        """The minimum of the second-order model there over weights that are not negative, u: ½ uᵀHu − (Hw − g)ᵀu."""
+        from scipy.optimize import nnls
+
+        root = np.triu(self._factor(point)[0])  # H = RᵀR, so the model is ½ ‖Ru − R⁻ᵀ(Hw − g)‖² and a constant
+        goal = root @ point.weights - solve_triangular(root, point.gradient, trans="T")
+        return np.asarray(nnls(root, goal)[0] - point.weights)
+
+    def _factor(self, point: _Point) -> tuple[Floats, bool]:
+        """The Cholesky factor of the second derivative of F there."""
         curvature = self.curvature(point)
         curvature[np.diag_indices_from(curvature)] += self.ridge.strength
         if not (np.isfinite(curvature).all() and np.isfinite(point.gradient).all()):
@@ -107,7 +121,8 @@ class _Objective:
                 "The ranking SVM's loss is not a number: features are too large. Take scale='standard', or divide them."
             )
         try:
-            return -cho_solve(cho_factor(curvature, overwrite_a=True), point.gradient)
+            factor: tuple[Floats, bool] = cho_factor(curvature, overwrite_a=True)
+            return factor
         except LinAlgError:
             raise SolverError(f"l2={self.ridge.l2:g} is too small for these features; raise it.") from None
 
@@ -195,16 +210,24 @@ def minimise(
     loss: Loss,
     tolerance: float,
     start: Floats,
+    nonnegative: bool = False,
 ) -> Optimum:
-    """Newton steps with a line search until the relative gap is proven to be at most `tolerance`."""
+    """Newton steps with a line search until the relative gap is proven to be at most `tolerance`.
+
+    nonnegative: over weights that are not negative; `start` is none either.
+    """
     objective = _Objective(preferences, coefficients, ridge, loss)
     here = objective.begin(start)
     gap = np.inf
     for _ in range(_MAX_STEPS):
-        gap = float(here.gradient @ here.gradient) / (2 * ridge.strength)
+        if nonnegative:
+            gap = _gap_over_nonnegative(here, ridge.strength)
+        else:
+            gap = float(here.gradient @ here.gradient) / (2 * ridge.strength)
         if gap <= tolerance * here.value:
             break
-        here = objective.line_search(here, objective.newton_step(here))
+        step = objective.nonnegative_step(here) if nonnegative else objective.newton_step(here)
+        here = objective.line_search(here, step)
     if not gap <= max(tolerance, _ROUNDING) * here.value:
         raise SolverError(
             f"The ranking SVM stopped up to {gap:.1e} above its minimum of about {here.value:.3g}; a relative gap of "
@@ -213,8 +236,22 @@ def minimise(
     return Optimum(here.weights, here.value, gap, here.states)
 
 
+def _gap_over_nonnegative(point: _Point, strength: float) -> float:
+    """How far F is at most above its minimum over weights that are not negative."""
+    weights, pull = point.weights, point.gradient
+    least = np.maximum(weights - pull / strength, 0.0)  # where the bound of each coordinate is reached
+    away = least - weights
+    return float(-(pull @ away) - 0.5 * strength * (away @ away))
+
+
 def minimise_hinge(
-    preferences: PreferenceParts, coefficients: Floats, *, ridge: Ridge, tolerance: float, start: Floats
+    preferences: PreferenceParts,
+    coefficients: Floats,
+    *,
+    ridge: Ridge,
+    tolerance: float,
+    start: Floats,
+    nonnegative: bool = False,
 ) -> Optimum:
     """The hinge loss, by ever less smoothed hinges, until smoothing and gap together are within `tolerance`.
 
@@ -225,7 +262,15 @@ def minimise_hinge(
     half_width = 1.0
     while True:
         loss = smoothed_hinge(half_width)
-        stage = minimise(preferences, coefficients, ridge=ridge, loss=loss, tolerance=tolerance / 4, start=start)
+        stage = minimise(
+            preferences,
+            coefficients,
+            ridge=ridge,
+            loss=loss,
+            tolerance=tolerance / 4,
+            start=start,
+            nonnegative=nonnegative,
+        )
         rounding = pair_weight * half_width / 4
         if rounding + stage.gap <= tolerance * (stage.value - rounding):
             return Optimum(stage.weights, stage.value, stage.gap + rounding)

@@ -3,7 +3,7 @@
     min_w  λ/2 ‖w‖²  +  Σ_i v_i · (1/p_i) Σ_{(a,b) ∈ P_i} ℓ(w·(x_ia − x_ib))
 
 P_i are the p_i pairs of query i in which document a has a higher label than b; v are the query weights, which sum to
-1 over the queries that have pairs.
+1 over the queries that have pairs. With `nonnegative`, over w ≥ 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from querywise.runtime.parameters import parameters_of, unfitted
 from querywise.runtime.progress import doing
 from querywise.runtime.resume import content, is_resumable
 from querywise.runtime.scaling import Scale, Scaling
-from querywise.runtime.stored import ANY_NUMBER, POSITIVE, Number, Optional, contents
+from querywise.runtime.stored import ANY_NUMBER, POSITIVE, Added, Number, Optional, contents
 from querywise.runtime.threads import one_blas_thread
 from querywise.runtime.workers import require_memory, workers
 
@@ -46,6 +46,7 @@ class RankSVM(WeightedSum):
     prior_l2: how strongly they are shrunk towards it, from 0 up; "global" needs it.
     tolerance: the relative objective gap that the hinge, and local models, are solved to, between 0 and 1; None leaves
     local models uncertified.
+    nonnegative: no weight is below 0, as for scores of fields, where more is never worse. Not of local models.
 
     After fit, `weights_` are the weights, in the units of the features as given; a score is the weighted sum.
 
@@ -63,6 +64,7 @@ class RankSVM(WeightedSum):
         l2=POSITIVE,
         prior_l2=Optional(Number(least=0.0)),
         tolerance=Optional(Number(above=0.0, most=1.0)),
+        nonnegative=Added(False),
         objective_=ANY_NUMBER,
         gap_=ANY_NUMBER,
     )
@@ -77,6 +79,7 @@ class RankSVM(WeightedSum):
         prior: Literal["global"] | None = None,
         prior_l2: float | None = None,
         tolerance: float | None = 1e-3,
+        nonnegative: bool = False,
     ) -> None:
         self.l2 = l2
         self.loss = loss
@@ -85,6 +88,7 @@ class RankSVM(WeightedSum):
         self.prior = prior
         self.prior_l2 = prior_l2
         self.tolerance = tolerance
+        self.nonnegative = nonnegative
 
     def fit(self, data: Training, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Learn the weights of every feature. There is no early stopping: `valid` is ignored.
@@ -117,6 +121,8 @@ class RankSVM(WeightedSum):
     def prepare(self, data: Training, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
         self._check_parameters()
+        if self.nonnegative:
+            raise DataError("RankSVM(nonnegative=True) is one model for all queries; local models take any weights.")
         if self.loss == "squared_hinge" and workers().parts == 1:  # a cluster keeps them in the memory of all machines
             parts = len(data.parts()) if workers().memory is not None else 1  # with a budget, the others are on disk
             _require_room(data.feature_count, -(-len(data) // parts))
@@ -136,16 +142,19 @@ class RankSVM(WeightedSum):
         start = ridge.minimiser
         if not coefficients.any():
             return Optimum(start, ridge.value(start), 0.0)
+        given, bounded = (preferences, coefficients), self.nonnegative
         if self.loss == "hinge":
-            return minimise_hinge(preferences, coefficients, ridge=ridge, tolerance=self.tolerance or 1e-3, start=start)
-        return minimise(
-            preferences, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=GLOBAL_TOLERANCE, start=start
-        )
+            asked = self.tolerance or 1e-3
+            return minimise_hinge(*given, ridge=ridge, tolerance=asked, start=start, nonnegative=bounded)
+        asked = GLOBAL_TOLERANCE
+        return minimise(*given, ridge=ridge, loss=SQUARED_HINGE, tolerance=asked, start=start, nonnegative=bounded)
 
     def _check_parameters(self) -> None:
         for name, choices in (("loss", ("squared_hinge", "hinge")), ("pairs", ("query", "pair"))):
             if getattr(self, name) not in choices:
                 raise DataError(f"RankSVM({name}={getattr(self, name)!r}) is unknown. Known: {', '.join(choices)}.")
+        if type(self.nonnegative) is not bool:
+            raise DataError(f"RankSVM(nonnegative={self.nonnegative!r}) must be True or False.")
         if not (_is_number(self.l2) and self.l2 > 0):
             raise DataError(f"RankSVM(l2={self.l2}) must be a positive number.")
         if self.prior == "global" and self.prior_l2 is None:
