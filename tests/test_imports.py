@@ -24,7 +24,7 @@ LAYERS = [
     ["locality"],
     ["rankers"],
     ["methods", "evaluation"],
-    ["explanations"],
+    ["explanations", "clicks"],
     ["storage", "report", "sklearn"],
     ["exports", "service"],
     ["jobs", "reproduction"],

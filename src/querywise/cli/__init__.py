@@ -11,12 +11,12 @@ from typing import Any
 import typer
 import typer.main
 
-from querywise.cli import adapting, collections, comparing, fitting, fusing, ranking, serving
+from querywise.cli import adapting, clicking, collections, comparing, fitting, fusing, ranking, serving
 from querywise.cli.options import AsJson, app, command, print_json
 from querywise.display.words import printable
 from querywise.errors import EdgeHint, Hint
 
-__all__ = ["adapting", "app", "collections", "comparing", "fitting", "fusing", "main", "ranking", "serving"]
+__all__ = ["adapting", "app", "clicking", "collections", "comparing", "fitting", "fusing", "main", "ranking", "serving"]
 
 
 def main() -> None:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from querywise.data.click_files import is_click_log
+from querywise.data.click_judgments import FEATURES, is_click_folder, judged_by_clicks
 from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import letor_width, read_letor, with_side_judgements, with_side_names, with_side_queries
 from querywise.data.parquet.shards import is_sharded, open_shards
@@ -77,6 +79,26 @@ def _log_files(path: Path, options: Options) -> Files:
     return [(file, partial(read_parquet, file, **asdict(options.columns))) for file in log_files(path)]
 
 
+def _read_click_folder(folders: Sequence[Path], options: Options) -> Judged:
+    sets = []
+    for folder in folders:
+        if not (folder / FEATURES).is_file():
+            raise DataError(
+                f"{folder}: these are judgments from clicks without documents, so there is nothing to learn from. Make "
+                "them again by `querywise clicks` with the text collection or the feature log that was searched."
+            )
+        log = read_parquet(folder / FEATURES, label=None, missing=options.missing)
+        sets.append(judged_by_clicks(log, folder))
+    return _widened(sets[0] if len(sets) == 1 else concatenate(sets), folders[0], options)
+
+
+def _refuse_click_log(path: Path) -> Judged:
+    raise DataError(
+        f"{path}: this is a click log, which has no features and no grades. `querywise clicks {path}`, given the text "
+        "collection or feature log that was searched, writes a folder of judgments, which is read here."
+    )
+
+
 def _widened(judged: Judged, first: Path, options: Options) -> Judged:
     if options.features is None:
         return judged
@@ -102,6 +124,19 @@ FOLDER = replace(LETOR, name="a folder", sniff=Path.is_dir)  # of folds, or of s
 READERS = (
     Reader("shards", is_sharded, _read_shards, lambda path, _: open_shards(path).pieces(), own_queries=True),
     TEXT,
+    Reader(
+        "judgments from clicks",
+        is_click_folder,
+        _read_click_folder,
+        lambda path, options: [(path, partial(_read_click_folder, [path], options))],
+        may_lack=True,
+    ),
+    Reader(
+        "a click log",
+        is_click_log,
+        lambda paths, _: _refuse_click_log(paths[0]),
+        lambda path, _: [(path, partial(_refuse_click_log, path))],
+    ),
     Reader("a Parquet log", _is_log, _read_logs, _log_files, may_lack=True),
     LETOR,
     FOLDER,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from querywise.data.click_judgments import is_click_folder, judged_by_clicks
 from querywise.data.collections import Collection, read_collection, with_more_judged
 from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
@@ -197,6 +198,7 @@ def folds_of(
         how = retrieval or Retrieval()
         collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
         found = _plain_candidates(collection, index, how)[0]
+        found = judged_by_clicks(found, data) if is_click_folder(data) and judgements is None else found
         folds = make_folds(grouped_by(found, group_by), seed=seed)
         adaptation = _adaptation(collection, index, how)
         return folds if adaptation is None else folds.learning(adaptation.fold)
@@ -242,6 +244,7 @@ def judged_from_text(
     how = retrieval or Retrieval()
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements, also_judged=also_judged)
     judged, coverage = _plain_candidates(collection, index, how, add_judged=add_judged)
+    judged = judged_by_clicks(judged, data) if is_click_folder(data) and judgements is None else judged
     return FromText(judged, coverage, retrieval_notes(index, how), _adaptation(collection, index, how))
 
 

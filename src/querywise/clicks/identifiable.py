@@ -1,0 +1,130 @@
+"""What a log can know: whether it can tell position from relevance, how well, and what shuffled traffic would add.
+
+The same pair seen at two positions tells how much more one is examined than the other. Given how often a pair with c
+clicks was shown at each position (n_p), its clicks fall on positions with chances w_p = n_p θ_p / Σ n_q θ_q, whatever
+its attractiveness. So the information on log θ is Σ c (diag(w) − w wᵀ), the Laplacian of a graph of positions: joined
+where a pair was shown at both and clicked. Without a path between two positions nothing is known of their ratio, and a
+prior alone decides what EM says. All of it holds where positions did not change because relevance did.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from querywise.clicks.cells import information_of, position_cells
+from querywise.clicks.impressions import Impressions
+from querywise.clicks.models import ClickModel, position_rates
+from querywise.runtime.arrays import Floats, Ints
+
+_WORST = 0.5  # standard error of log θ: a factor of 1.65
+_ENOUGH = 0.95  # of the impressions, at positions that are known so well
+_AIM = 0.1  # standard error of log θ that shuffled traffic is planned for
+
+
+class Swap(NamedTuple):
+    """Pages with two neighboring positions exchanged at random, half of them in each order."""
+
+    position: int
+    pages: int
+
+
+class Knowledge(NamedTuple):
+    """What a log can tell of position bias.
+
+    known: whether judgments can be freed of it. reason: why, in a sentence or two. positions: those that were shown.
+    component: the number of each one's component. error: the standard error of log θ, against the anchor; infinite
+    without a path. covariance: of log θ, by position from 0. swaps: as informative as so many clicks on exchanged
+    documents. plan: shuffled pages for an error of 10 %.
+    """
+
+    known: bool
+    reason: str
+    anchor: int
+    positions: Ints
+    component: Ints
+    error: Floats
+    covariance: Floats
+    swaps: Floats
+    plan: tuple[Swap, ...]
+
+
+def what_is_known(log: Impressions, pbm: ClickModel | None) -> Knowledge:
+    """Look at the positions of every pair. pbm: the fitted position-based model, of a log with positions."""
+    none = np.zeros(0)
+    if not log.has_positions or pbm is None:
+        why = "The log has no positions, so nothing can be said of position bias."
+        return Knowledge(False, why, 0, none.astype(np.int64), none.astype(np.int64), none, none, none, ())
+    shown = np.bincount(log.position)
+    positions = np.flatnonzero(shown)
+    information = information_of(position_cells(log, np.searchsorted(pbm.keys, log.keys).astype(np.int32)), pbm.theta)
+    anchor = int(np.argmax(pbm.theta))
+    component = connected_components(csr_array(information != 0), directed=False)[1].astype(np.int64)
+    covariance = _inverse(information, component, anchor)
+    error = np.where(component == component[anchor], np.sqrt(np.maximum(np.diag(covariance), 0)), np.inf)
+    with np.errstate(divide="ignore"):
+        swaps = np.where(np.isfinite(error), 4 / error**2, 0.0)
+    plan = traffic_plan(log)
+    good = float(shown[error <= _WORST].sum() / shown.sum())
+    known, why = _verdict(log, component[positions], good, error[positions])
+    return Knowledge(
+        known, why, anchor, positions, component[positions], error[positions], covariance, swaps[positions], plan
+    )
+
+
+def _inverse(information: Floats, component: Ints, anchor: int) -> Floats:
+    """The covariance of log θ against the anchor; 0 for positions without a path to it."""
+    found = np.zeros_like(information)
+    others = np.flatnonzero((component == component[anchor]) & (np.arange(len(information)) != anchor))
+    if len(others):
+        found[np.ix_(others, others)] = np.linalg.inv(information[np.ix_(others, others)])
+    return found
+
+
+def traffic_plan(log: Impressions, error: float = _AIM) -> tuple[Swap, ...]:
+    """How many pages with neighbors exchanged would tell θ at the last position to the given error of its logarithm.
+
+    A page with positions p and p + 1 exchanged at random adds (ρ_p + ρ_{p+1}) w (1 − w) to the information on
+    log θ_{p+1} − log θ_p, with w = ρ_p / (ρ_p + ρ_{p+1}) at worst. Variances add up along the positions, so each
+    neighbor gets an equal part of error². Positions that hold the last twentieth of the clicks are left out.
+    """
+    rates = position_rates(log)
+    clicks = np.bincount(log.position[log.clicked], minlength=len(rates)).cumsum()
+    last = int(np.searchsorted(clicks, _ENOUGH * clicks[-1])) if clicks[-1] else 1
+    first = int(log.position.min())
+    steps = range(first, last)
+    found = []
+    for position in steps:
+        near, far = rates[position], rates[position + 1]
+        share = near / (near + far)
+        information = (near + far) * share * (1 - share)
+        found.append(Swap(position, int(np.ceil(len(steps) / (error**2 * information)))))
+    return tuple(found)
+
+
+def _verdict(log: Impressions, component: Ints, good: float, error: Floats) -> tuple[bool, str]:
+    if len(error) == 1:
+        return True, "All documents were shown at one position, so there is no position bias to correct."
+    if not log.clicked.any():
+        return False, "There is no click in the log, so position bias cannot be told from relevance."
+    parts = len(np.unique(component))
+    if good >= _ENOUGH:
+        worst = float(error[np.isfinite(error)].max())
+        return True, (
+            f"Position bias can be told from relevance: {good:.0%} of the impressions are at positions whose "
+            f"examination is known to a standard error of {_WORST:g} in its logarithm or better (worst: {worst:.2f}), "
+            "provided that documents did not change their positions because of their relevance."
+        )
+    if parts == len(component):
+        return False, (
+            "Position bias cannot be told from relevance: no clicked document was shown at two positions for the same "
+            "query. Any debiased number would come from a prior alone."
+        )
+    return False, (
+        f"Position bias cannot be told from relevance: positions are in {parts} unconnected groups or too little "
+        f"exchanged, and only {good:.0%} of the impressions are at positions whose examination is known to a standard "
+        f"error of {_WORST:g} in its logarithm; {_ENOUGH:.0%} are needed."
+    )

@@ -1,0 +1,346 @@
+"""Click models: what a click says of a document, given where it was shown.
+
+All have an attractiveness α of every query–document pair with a Beta prior fitted to all pairs:
+
+    position CTR     P(click) = ρ_p, the click rate at the position
+    document CTR     P(click) = α
+    COEC             P(click) = ρ_p · clicks / expected clicks
+    PBM              P(click) = θ_p · α
+    UBM              P(click) = θ_{p, last click} · α
+    cascade          the user goes on from each result until the first click
+    DCM              after a click at p the user goes on with chance λ_p
+    SDBN             after a click the user is satisfied with chance σ of the pair, and stops
+    DBN              the same, and goes on from any result with chance γ
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln
+
+from querywise.clicks import kernels
+from querywise.clicks.cells import Cells, browsing_cells, exchanged_theta, position_cells, summed
+from querywise.clicks.impressions import Codes, Impressions
+from querywise.errors import DataError
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.progress import doing
+
+LEAST = 1e-6  # probability of a click or of none: a model that calls something impossible is not infinitely wrong
+STEPS, TOLERANCE = 100, 1e-4  # of EM: at most so many steps, until no examination changes by more
+_PRIOR_AT = (3, 10)  # steps after which the prior is fitted anew
+_STRENGTHS = np.geomspace(0.1, 1_000, 41)
+_STRONG = 50.0
+_ADDED = 10  # impressions at every position
+MODELS = ("position-ctr", "document-ctr", "coec", "pbm", "ubm", "cascade", "dcm", "sdbn", "dbn")
+NEED_PAGES = ("ubm", "cascade", "dcm", "sdbn", "dbn")
+EXAMINED = ("pbm", "ubm")  # models of examination by position, which debias
+
+
+class Prior(NamedTuple):
+    """A Beta distribution: a clicks and b skips, as if seen before."""
+
+    a: float
+    b: float
+
+    @property
+    def mean(self) -> float:
+        """Its mean."""
+        return self.a / (self.a + self.b)
+
+
+_EVEN = Prior(1.0, 1.0)
+
+
+def fitted_prior(clicks: Floats, exposure: Floats) -> Prior:
+    """The Beta prior under which clicks out of so many examinations of every pair are likeliest.
+
+    The mean is that of all; the strength is the best of 41 from 0.1 to 1,000, by the beta-binomial likelihood times
+    exp(−strength / 50), so that a few pairs that happen to agree are not taken for a law.
+    """
+    used = exposure > 0
+    pairs = np.round(np.stack([clicks[used], np.maximum(exposure, clicks)[used]], axis=1), 2)
+    distinct, counts = np.unique(pairs, axis=0, return_counts=True)
+    if not len(distinct):
+        return _EVEN
+    won, out_of = distinct.T
+    mean = min(max(float((won * counts).sum() / (out_of * counts).sum()), 1e-4), 1 - 1e-4)
+
+    def likelihood(strength: float) -> float:
+        a, b = mean * strength, (1 - mean) * strength
+        return float(((betaln(a + won, b + out_of - won) - betaln(a, b)) * counts).sum()) - strength / _STRONG
+
+    best = float(max(_STRENGTHS, key=likelihood))
+    return Prior(mean * best, (1 - mean) * best)
+
+
+class Chances(NamedTuple):
+    """The chance of a click in every row: alone, and given the clicks above it on its page."""
+
+    marginal: Floats
+    given: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class ClickModel:
+    """A fitted model. keys: its pairs, in order. alpha: their attractiveness; a pair not among them has the prior's.
+
+    theta: examination by position, or by position and last click; 1 at `anchor`. sigma: satisfaction of the pairs.
+    after: the chance of going on after a click, by position. exposure: how often each pair was examined, as expected.
+    """
+
+    name: str
+    keys: Ints
+    alpha: Floats
+    prior: Prior
+    exposure: Floats
+    clicks: Floats
+    theta: Floats = field(default_factory=lambda: np.ones(1))
+    sigma: Floats = field(default_factory=lambda: np.zeros(0))
+    satisfaction: Prior = _EVEN
+    after: Floats = field(default_factory=lambda: np.zeros(0))
+    gamma: float = 1.0
+    steps: int = 0
+
+    def attractiveness(self, log: Impressions) -> Floats:
+        """α of every row."""
+        return _looked_up(self.keys, self.alpha, log.keys, 1.0 if self.name == "coec" else self.prior.mean)
+
+    def chances(self, log: Impressions) -> Chances:
+        """The chances of clicks in other pages of the same queries and documents (see `aligned`)."""
+        alpha, position = self.attractiveness(log), log.position.astype(np.int64)
+        if self.name in ("cascade", "dcm", "sdbn", "dbn"):
+            after = np.zeros(len(alpha))
+            if self.name == "dcm":
+                after = _clipped(self.after, position)
+            elif self.name != "cascade":
+                sigma = _looked_up(self.keys, self.sigma, log.keys, self.satisfaction.mean)
+                after = (1 - sigma) * self.gamma
+            marginal, given = np.empty(len(alpha)), np.empty(len(alpha))
+            kernels.chain_clicks(log.starts, log.clicked, alpha, after, self.gamma, marginal, given)
+            return Chances(marginal, given)
+        if self.name == "ubm":
+            marginal, given = np.empty(len(alpha)), np.empty(len(alpha))
+            last = len(self.theta) - 1
+            places = np.minimum(log.position, last).astype(np.int16)
+            kernels.browsing_clicks(log.starts, places, log.clicked, alpha, self.theta, marginal, given)
+            return Chances(marginal, given)
+        found = alpha * _clipped(self.theta, position)
+        return Chances(found, found)
+
+
+def _clipped(table: Floats, position: Ints) -> Floats:
+    """Values by position; below the last known position that of the last."""
+    found: Floats = table[np.minimum(position, len(table) - 1)]
+    return found
+
+
+def _looked_up(keys: Ints, values: Floats, wanted: Ints, otherwise: float) -> Floats:
+    if not len(keys):
+        return np.full(len(wanted), otherwise)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, values[place], otherwise)
+
+
+class _Data(NamedTuple):
+    """What models are fitted to: the distinct pairs, and the number of every row's."""
+
+    log: Impressions
+    keys: Ints
+    pair: Codes
+
+
+def fit_models(log: Impressions, names: tuple[str, ...], prior: Prior | None = None) -> dict[str, ClickModel]:
+    """Fit several models; prior: that of attractiveness, instead of one fitted to the log."""
+    keys = np.unique(log.keys)
+    pair = np.searchsorted(keys, log.keys).astype(np.int32)
+    data, found = _Data(log, keys, pair), {}
+    for name in names:
+        require_model(name)
+        with doing(f"Fitting {name}"):
+            found[name] = _FITS[name](data, prior)
+    return found
+
+
+def fit_model(log: Impressions, name: str, prior: Prior | None = None) -> ClickModel:
+    """Fit one model."""
+    return fit_models(log, (name,), prior)[name]
+
+
+def require_model(name: str) -> None:
+    """Refuse a name that no model has."""
+    if name not in MODELS:
+        raise DataError(f"model={name!r}: expected one of {', '.join(MODELS)}.", arguments=("model",))
+
+
+def usable_models(log: Impressions) -> tuple[str, ...]:
+    """The models that a log can be fitted by: without positions the document CTR, without pages no chains."""
+    if not log.has_positions:
+        return ("document-ctr",)
+    return MODELS if log.notes.has_pages else tuple(name for name in MODELS if name not in NEED_PAGES)
+
+
+def position_rates(log: Impressions) -> Floats:
+    """The click rate at every position, ten impressions at the rate of all added; entry 0 is not used."""
+    shown = np.bincount(log.position, minlength=log.positions + 1)
+    clicks = np.bincount(log.position[log.clicked], minlength=log.positions + 1)
+    found: Floats = (clicks + _ADDED * clicks.sum() / shown.sum()) / (shown + _ADDED)
+    return found
+
+
+def _by_position(data: _Data, _: Prior | None) -> ClickModel:
+    none = np.zeros(0)
+    rates, anything = position_rates(data.log), Prior(1e12, 1e-12)
+    return ClickModel("position-ctr", np.zeros(0, np.int64), none, anything, none, none, theta=rates)
+
+
+def _by_document(data: _Data, prior: Prior | None) -> ClickModel:
+    shown = np.bincount(data.pair, minlength=len(data.keys)).astype(np.float64)
+    return _of_counts("document-ctr", data, shown, _clicks_of(data), prior)
+
+
+def _of_counts(name: str, data: _Data, exposure: Floats, clicks: Floats, prior: Prior | None) -> ClickModel:
+    known = prior or fitted_prior(clicks, exposure)
+    alpha = (known.a + clicks) / (known.a + known.b + exposure)
+    return ClickModel(name, data.keys, alpha, known, exposure, clicks)
+
+
+def _clicks_of(data: _Data) -> Floats:
+    return np.bincount(data.pair[data.log.clicked], minlength=len(data.keys)).astype(np.float64)
+
+
+def _coec(data: _Data, prior: Prior | None) -> ClickModel:
+    """Clicks over expected clicks, shrunk towards 1 by as many clicks as the prior has."""
+    rates, clicks = position_rates(data.log), _clicks_of(data)
+    expected = summed(data.pair, rates[data.log.position], len(data.keys))
+    known = prior or fitted_prior(clicks, np.bincount(data.pair, minlength=len(data.keys)).astype(np.float64))
+    alpha = (clicks + known.a) / (expected + known.a)
+    return ClickModel("coec", data.keys, alpha, known, expected, clicks, theta=rates)
+
+
+def _pbm(data: _Data, prior: Prior | None) -> ClickModel:
+    cells = position_cells(data.log, data.pair)
+    anchor, theta = _started(data, cells)
+    return _examination("pbm", data, cells, prior, anchor, theta)
+
+
+def _started(data: _Data, cells: Cells) -> tuple[int, Floats]:
+    """The position that is clicked most, and examination at the others by exchanged documents."""
+    rates = np.where(np.bincount(data.log.position) > 0, np.maximum(position_rates(data.log), LEAST), 0.0)
+    anchor = int(np.argmax(rates))
+    return anchor, exchanged_theta(cells, rates / rates[anchor], anchor)
+
+
+def _ubm(data: _Data, prior: Prior | None) -> ClickModel:
+    side = data.log.positions + 1
+    theta = np.repeat(_started(data, position_cells(data.log, data.pair))[1], side)
+    made = _examination("ubm", data, browsing_cells(data.log, data.pair), prior, -1, theta)
+    return _with(made, theta=made.theta.reshape(side, side))
+
+
+def _examination(name: str, data: _Data, cells: Cells, prior: Prior | None, anchor: int, start: Floats) -> ClickModel:
+    """EM: expected examinations, then θ = (examined + 1) / (shown + 2) and α = (a + clicks) / (a + b + examined).
+
+    It maximizes the likelihood times Beta(a + 1, b + 1) of every α and Beta(2, 2) of every θ. anchor: the slot whose θ
+    is 1; −1: none. start: θ at first. The prior is fitted after 3 and 10 steps, then kept.
+    """
+    pairs, slots, theta = len(data.keys), len(start), start.copy()
+    clicks = summed(cells.pair, cells.clicks, pairs)
+    shown_in = summed(cells.slot, cells.shown, slots)
+    exposure, examined = np.zeros(pairs), np.zeros(slots)
+    known = prior or fitted_prior(clicks, summed(cells.pair, cells.shown * theta[cells.slot], pairs))
+    alpha = np.full(pairs, known.mean)
+    for step in range(1, STEPS + 1):
+        kernels.examination_step(*cells, theta, alpha, exposure, examined)
+        if prior is None and step in _PRIOR_AT:
+            known = fitted_prior(clicks, exposure)
+        alpha = (known.a + clicks) / (known.a + known.b + exposure)
+        before, theta = theta, (examined + 1) / (shown_in + 2)
+        if anchor >= 0:
+            theta[anchor] = 1.0
+        if step > _PRIOR_AT[-1] and np.abs(theta - before).max() < TOLERANCE:
+            break
+    return ClickModel(name, data.keys, alpha, known, exposure, clicks, theta=theta, steps=step)
+
+
+def _down_to(data: _Data, *, first: bool) -> tuple[Bools, Bools]:
+    rows, last = np.zeros(len(data.pair), np.bool_), np.zeros(len(data.pair), np.bool_)
+    kernels.examined_rows(data.log.starts, data.log.clicked, first, rows, last)
+    return rows, last
+
+
+def _cascade(data: _Data, prior: Prior | None) -> ClickModel:
+    rows, first = _down_to(data, first=True)
+    shown = np.bincount(data.pair[rows], minlength=len(data.keys)).astype(np.float64)
+    clicks = np.bincount(data.pair[first], minlength=len(data.keys)).astype(np.float64)
+    return _of_counts("cascade", data, shown, clicks, prior)
+
+
+def _dcm(data: _Data, prior: Prior | None) -> ClickModel:
+    """λ_p = (clicks at p that another follows + 1) / (clicks at p + 2)."""
+    rows, last = _down_to(data, first=False)
+    shown = np.bincount(data.pair[rows], minlength=len(data.keys)).astype(np.float64)
+    at, count = data.log.position, data.log.positions + 1
+    clicks, ends = np.bincount(at[data.log.clicked], minlength=count), np.bincount(at[last], minlength=count)
+    made = _of_counts("dcm", data, shown, _clicks_of(data), prior)
+    return _with(made, after=(clicks - ends + 1) / (clicks + 2))
+
+
+def _sdbn(data: _Data, prior: Prior | None) -> ClickModel:
+    rows, last = _down_to(data, first=False)
+    shown = np.bincount(data.pair[rows], minlength=len(data.keys)).astype(np.float64)
+    clicks, ends = _clicks_of(data), np.bincount(data.pair[last], minlength=len(data.keys)).astype(np.float64)
+    satisfaction = fitted_prior(ends, clicks)
+    sigma = (satisfaction.a + ends) / (satisfaction.a + satisfaction.b + clicks)
+    return _with(_of_counts("sdbn", data, shown, clicks, prior), sigma=sigma, satisfaction=satisfaction)
+
+
+def _dbn(data: _Data, prior: Prior | None) -> ClickModel:
+    """EM over examinations and satisfactions, from where the simplified network is."""
+    start = _sdbn(data, prior)
+    known, alpha, sigma, gamma = start.prior, start.alpha, start.sigma, 0.9
+    exposure, satisfied, counted = (np.zeros(len(data.keys)) for _ in range(3))
+    going, clicks, log = np.zeros(2), start.clicks, data.log
+    for step in range(1, STEPS + 1):
+        kernels.chain_step(log.starts, log.clicked, data.pair, alpha, sigma, gamma, exposure, satisfied, counted, going)
+        if prior is None and step in _PRIOR_AT:
+            known = fitted_prior(clicks, exposure)
+        before = gamma, sigma
+        alpha = (known.a + clicks) / (known.a + known.b + exposure)
+        sigma = (start.satisfaction.a + satisfied) / (start.satisfaction.a + start.satisfaction.b + counted)
+        gamma = float((going[0] + 1) / (going[1] + 2))
+        change = max(abs(gamma - before[0]), float(np.abs(sigma - before[1]).max(initial=0)))
+        if step > _PRIOR_AT[-1] and change < TOLERANCE:
+            break
+    return ClickModel(
+        "dbn",
+        data.keys,
+        alpha,
+        known,
+        exposure,
+        clicks,
+        sigma=sigma,
+        satisfaction=start.satisfaction,
+        gamma=gamma,
+        steps=step,
+    )
+
+
+def _with(model: ClickModel, **values: Floats | Prior) -> ClickModel:
+    return replace(model, **values)  # type: ignore[arg-type]  # names of its fields
+
+
+_FITS: dict[str, Callable[[_Data, Prior | None], ClickModel]] = {
+    "position-ctr": _by_position,
+    "document-ctr": _by_document,
+    "coec": _coec,
+    "pbm": _pbm,
+    "ubm": _ubm,
+    "cascade": _cascade,
+    "dcm": _dcm,
+    "sdbn": _sdbn,
+    "dbn": _dbn,
+}

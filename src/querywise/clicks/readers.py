@@ -1,0 +1,438 @@
+"""Click logs of every kind as impressions, read in blocks: tables, a page a line, and User Behavior Insights."""
+
+from __future__ import annotations
+
+import csv
+import lzma
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from querywise.clicks.impressions import Coder, Codes, Impressions, Notes, Rows, assembled
+from querywise.data.click_files import columns_in, delimiter_of, events_of, header_of, kind_of, opened, shown_in
+from querywise.errors import DataError
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.files import PathLike
+from querywise.runtime.progress import doing
+from querywise.runtime.values import Json
+
+if TYPE_CHECKING:
+    from querywise.data.parquet.arrow import Arrow
+
+_BLOCK = 100_000  # rows
+_TRUE = {"1", "1.0", "true", "t", "yes", "y"}
+_FALSE = {"0", "0.0", "false", "f", "no", "n", ""}
+_MILLISECONDS = 1e11  # a time above is in milliseconds, not in seconds, since 1970
+CLICKS = ("click", "item_click")
+Records = Iterator[tuple[str, Mapping[str, Json]]]  # where each is from, and its JSON
+
+
+def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS) -> Impressions:
+    """Read a click log: a file, or the address of an engine with User Behavior Insights.
+
+    Args:
+        path: CSV, TSV or Parquet with a row for every document shown; a file with a page a line; UBI as NDJSON.
+        actions: events of UBI that count as clicks.
+
+    Returns:
+        Impressions, pages in the order of time.
+
+    Raises:
+        DataError: where the file is no click log, or a row cannot mean anything.
+
+    """
+    if str(path).startswith(("http://", "https://")):
+        from querywise.clicks.engine import records_of
+
+        return from_events(records_of(str(path)), actions)
+    file = Path(path)
+    if not file.is_file():
+        with opened(file):  # says why
+            pass
+    kind = kind_of(file)
+    if kind is None:
+        raise DataError(
+            f"{file}: this is not a click log. Expected columns query, document and clicked, with position, session "
+            "and time where they are known; or query, shown and clicked with a page a line; or UBI's queries and "
+            "events as NDJSON."
+        )
+    try:
+        with doing("Reading"):
+            if kind == "events":
+                return from_events(((f"{file}:{line}", record) for line, record in events_of(file)), actions)
+            if kind == "lines":
+                return _from_lines(file)
+            return _from_table(_parquet_blocks(file) if kind == "parquet" else _text_blocks(file))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+    except (EOFError, OSError, lzma.LZMAError, csv.Error) as error:
+        raise DataError(f"{file}: cannot be read ({error}).") from None
+
+
+class _Parts:
+    """Blocks of rows, put together at the end."""
+
+    def __init__(self) -> None:
+        self.queries, self.documents, self.sessions = Coder(), Coder(), Coder()
+        self.blocks: list[Rows] = []
+
+    def whole(self, notes: Notes) -> Impressions:
+        if not self.blocks:
+            raise DataError("There is no impression in the log: no document was shown for any query.")
+        propensity = None
+        if all(each.propensity is not None for each in self.blocks):
+            propensity = np.concatenate([each.propensity for each in self.blocks])
+        rows = _joined(self.blocks, propensity)
+        self.blocks = []
+        return assembled(rows, self.queries, self.documents, notes)
+
+
+_Block = tuple[int, Mapping[str, Sequence[str] | Codes | Floats]]  # its first row, and its columns by our names
+
+
+def _from_table(blocks: Iterator[_Block]) -> Impressions:
+    parts, notes, none = _Parts(), Notes(), -1
+    for first, block in blocks:
+        count = len(block["query"])
+        notes.rows += count
+        query, document = _codes(parts.queries, block["query"]), _codes(parts.documents, block["document"])
+        session = np.full(count, none, np.int32)
+        if "session" in block:
+            session = _codes(parts.sessions, block["session"])
+        position = np.full(count, none, np.int32)
+        if "position" in block:
+            position = _whole(block["position"], first)
+        time = _times(block["time"], first) if "time" in block else np.full(count, np.nan)
+        propensity = _numbers(block["propensity"], first, "propensity") if "propensity" in block else None
+        parts.blocks.append(Rows(query, document, position, _clicks(block, first), session, time, propensity))
+    return parts.whole(notes)
+
+
+def _codes(coder: Coder, values: Sequence[str] | Codes | Floats) -> Codes:
+    if isinstance(values, _Coded):
+        table = coder.codes(values.names)
+        found: Codes = table[values.numbers]
+        return found
+    return coder.codes([str(each) for each in values])
+
+
+class _Coded(Sequence[str]):
+    """A column of Arrow's as numbers of its distinct texts."""
+
+    def __init__(self, numbers: Ints, names: Sequence[str]) -> None:
+        self.numbers, self.names = numbers, names
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]  # no slices
+        return self.names[int(self.numbers[row])]
+
+
+def _text_blocks(path: Path) -> Iterator[_Block]:
+    """The rows of a CSV or TSV file."""
+    with opened(path) as file:
+        names, reader = _header(path, file)
+        wanted = {name: names.index(own) for name, own in columns_in(names).items()}
+        first = 2
+        block: list[list[str]] = []
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise DataError(
+                    f"{path}: row {first + len(block)} has {len(row)} columns; the first line names {len(names)}."
+                )
+            block.append(row)
+            if len(block) == _BLOCK:
+                yield first, _by_name(block, wanted)
+                first, block = first + len(block), []
+        if block:
+            yield first, _by_name(block, wanted)
+
+
+def _header(path: Path, file: Iterator[str]) -> tuple[list[str], Iterator[list[str]]]:
+    line = next((each for each in file if each.strip()), "")
+    names = header_of(line)
+    if names is None:
+        raise DataError(f"{path}: the first line names no columns; found {line[:60]!r}.")
+    return names, csv.reader(file, delimiter=delimiter_of(line))
+
+
+def _by_name(rows: list[list[str]], wanted: Mapping[str, int]) -> dict[str, Sequence[str] | Codes | Floats]:
+    columns = list(zip(*rows, strict=True))
+    return {name: columns[place] for name, place in wanted.items()}
+
+
+def _parquet_blocks(path: Path) -> Iterator[_Block]:
+    """The rows of a Parquet file."""
+    from querywise.data.parquet.arrow import arrow, open_parquet
+
+    pa, _ = arrow()
+    file, first = open_parquet(path, coded=True), 1
+    wanted = columns_in(file.schema_arrow.names)
+    try:
+        for batch in file.iter_batches(_BLOCK, columns=list(wanted.values()), use_threads=False):
+            yield first, {name: _arrow_column(batch.column(own), name, first) for name, own in wanted.items()}
+            first += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
+
+
+def _arrow_column(column: Arrow, name: str, first: int) -> Sequence[str] | Codes | Floats:
+    from querywise.data.parquet.arrow import arrow
+
+    pa, _ = arrow()
+    if column.null_count and name in ("query", "document", "clicked", "session"):
+        row = first + int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+        raise DataError(f"Row {row} has nothing in the column of the {name}; every row needs one.")
+    if name in ("query", "document", "session"):
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        numbers = np.asarray(coded.indices.cast("int64").to_numpy(zero_copy_only=False), np.int64)
+        return _Coded(numbers, [str(each) for each in coded.dictionary.to_pylist()])
+    if pa.types.is_timestamp(column.type):
+        return np.asarray(column.cast(pa.timestamp("us", column.type.tz)).cast("int64").to_numpy(False)) / 1e6
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
+        found: Floats = np.asarray(column.cast("float64").to_numpy(zero_copy_only=False), np.float64)
+        return found
+    return ["" if each is None else str(each) for each in column.to_pylist()]
+
+
+def _numbers(values: Sequence[str] | Codes | Floats, first: int, what: str) -> Floats:
+    """Numbers of a column; a text that is none is refused with its row."""
+    if isinstance(values, np.ndarray):
+        found = values.astype(np.float64)
+    else:
+        try:
+            found = np.array([float(each) if each.strip() else math.nan for each in values])
+        except ValueError:
+            row = next(row for row, each in enumerate(values) if each.strip() and not _is_number(each))
+            raise DataError(f"Row {first + row} has the {what} {values[row]!r:.40}; expected a number.") from None
+    if what == "propensity" and not ((found > 0) & (found <= 1)).all():
+        row = int(np.flatnonzero(~((found > 0) & (found <= 1)))[0])
+        raise DataError(f"Row {first + row} has the propensity {found[row]:g}; expected a number above 0, at most 1.")
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(values: Sequence[str] | Codes | Floats, first: int) -> Codes:
+    found = _numbers(values, first, "position")
+    wrong = np.flatnonzero(~(np.isnan(found) | ((found >= 0) & (found == np.floor(found)) & (found < 2**31 - 2))))
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(f"Row {first + row} has the position {found[row]:g}; expected a whole number from 1 (or 0) up.")
+    return np.where(np.isnan(found), -1, found).astype(np.int32)
+
+
+def _clicks(block: Mapping[str, Sequence[str] | Codes | Floats], first: int) -> Bools:
+    values = block["clicked"]
+    if isinstance(values, np.ndarray):
+        wrong = np.flatnonzero(~(values >= 0))
+        if len(wrong):
+            raise DataError(f"Row {first + int(wrong[0])} has {values[wrong[0]]:g} in the column of clicks.")
+        found: Bools = values > 0
+        return found
+    found = np.zeros(len(values), np.bool_)
+    for row, each in enumerate(values):
+        text = each.strip().lower()
+        if text in _TRUE or (text not in _FALSE and text.isdecimal()):
+            found[row] = True
+        elif text not in _FALSE:
+            raise DataError(f"Row {first + row} has {each!r:.40} among the clicks; expected 0, 1, true or false.")
+    return found
+
+
+def _times(values: Sequence[str] | Codes | Floats, first: int) -> Floats:
+    if isinstance(values, np.ndarray):
+        found = values.astype(np.float64)
+        return np.where(found > _MILLISECONDS, found / 1e3, found)
+    return np.array([_time(each, f"Row {first + row}") for row, each in enumerate(values)])
+
+
+def _time(value: Json, where: str) -> float:
+    """Seconds since 1970 of a number, or of a text like 2024-12-10T00:01:29Z; NaN of nothing."""
+    if value is None or value == "":
+        return math.nan
+    if isinstance(value, (int, float)) or (isinstance(value, str) and _is_number(value)):
+        seconds = float(value)
+        return seconds / 1e3 if seconds > _MILLISECONDS else seconds
+    try:
+        found = datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        raise DataError(
+            f"{where} has the time {value!r:.40}; expected a text like 2024-12-10T00:01:29Z, or seconds since 1970."
+        ) from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _from_lines(path: Path) -> Impressions:
+    """A page a line: its query, the documents shown from the first position on, and those clicked, by spaces."""
+    shown, clicks = _Parts(), _Clicks()
+    notes, none = Notes(), np.nan
+    with opened(path) as file:
+        names, reader = _header(path, file)
+        found, listed = columns_in(names), shown_in(names)
+        assert listed is not None
+        places = {name: names.index(own) for name, own in found.items()} | {"shown": names.index(listed)}
+        for page, row in enumerate(reader):
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise DataError(f"{path}:{page + 2}: {len(row)} columns; the first line names {len(names)}.")
+            documents = shown.documents.codes(row[places["shown"]].split())
+            clicks.add(page, shown.documents.codes(row[places["clicked"]].split()))
+            count = len(documents)
+            query = np.full(count, shown.queries.code(row[places["query"]]), np.int32)
+            time = _time(row[places["time"]], f"{path}:{page + 2}") if "time" in places else none
+            session = np.full(count, page, np.int32)
+            position = np.arange(1, count + 1, dtype=np.int32)
+            shown.blocks.append(
+                Rows(query, documents, position, np.zeros(count, bool), session, np.full(count, time), None)
+            )
+            if len(shown.blocks) == _BLOCK:  # one array for many small ones
+                shown.blocks = [_joined(shown.blocks)]
+    if shown.blocks:
+        whole = _joined(shown.blocks)
+        shown.blocks = [whole._replace(clicked=clicks.on(whole, notes))]
+    return shown.whole(notes)
+
+
+def _joined(blocks: list[Rows], propensity: Floats | None = None) -> Rows:
+    query, document, position, clicked, session, time, _ = zip(*blocks, strict=True)
+    one, two, three = (np.concatenate(each) for each in (query, document, position))
+    return Rows(one, two, three, np.concatenate(clicked), np.concatenate(session), np.concatenate(time), propensity)
+
+
+class _Clicks:
+    """Clicks by page and document, matched with what was shown."""
+
+    def __init__(self) -> None:
+        self.pages: list[Codes] = []
+        self.documents: list[Codes] = []
+
+    def add(self, page: int, documents: Codes) -> None:
+        self.pages.append(np.full(len(documents), page, np.int32))
+        self.documents.append(documents)
+
+    def on(self, rows: Rows, notes: Notes) -> Bools:
+        """Which rows were clicked; repeated clicks and those outside of what was shown are counted."""
+        if not self.pages:
+            return np.zeros(len(rows.query), np.bool_)
+        width = np.int64(1 + max(rows.document.max(), np.concatenate(self.documents).max(initial=0)))
+        keys = np.concatenate(self.pages) * width + np.concatenate(self.documents)
+        clicked = np.unique(keys)
+        shown = rows.session * width + rows.document
+        notes.repeated = len(keys) - len(clicked)
+        notes.outside = int((~np.isin(clicked, shown)).sum())
+        return np.isin(shown, clicked)
+
+
+def from_events(records: Records, actions: Sequence[str] = CLICKS) -> Impressions:
+    """User Behavior Insights: impressions by event, or where a query has none by its list of results."""
+    parts, notes, clicks, pages = _Parts(), Notes(), _Clicks(), _Pages()
+    for where, record in records:
+        pages.add(where, record, parts, clicks, notes, set(actions))
+    rows = pages.rows(parts)
+    if rows is None:
+        raise DataError(
+            "There is no impression in the events: no event has action_name impression with event_attributes.object, "
+            "and no query has query_response_hit_ids. Without what was shown, clicks say nothing."
+        )
+    parts.blocks = [rows._replace(clicked=clicks.on(rows, notes))]
+    return parts.whole(notes)
+
+
+class _Pages:
+    """Queries and events of UBI as rows. A page is a query's id."""
+
+    def __init__(self) -> None:
+        self.ids = Coder()
+        self.texts: dict[int, str] = {}
+        self.times: dict[int, float] = {}
+        self.lists: dict[int, Codes] = {}
+        self.page: list[int] = []
+        self.document: list[int] = []
+        self.position: list[int] = []
+
+    def add(
+        self,
+        where: str,
+        record: Mapping[str, Json],
+        parts: _Parts,
+        clicks: _Clicks,
+        notes: Notes,
+        actions: set[str],
+    ) -> None:
+        """Take in one query or event."""
+        name, action = record.get("query_id"), record.get("action_name")
+        if not isinstance(name, str):
+            notes.unreadable += 1
+            return
+        page = self.ids.code(name)
+        text = record.get("user_query")
+        if isinstance(text, str) and text.strip():
+            self.texts.setdefault(page, text)
+        if action is None:
+            self._query(page, record, parts, where)
+        elif action == "impression" or action in actions:
+            document, position = _object_of(record)
+            if document is None:
+                notes.unreadable += 1
+            elif action == "impression":
+                self.page.append(page)
+                self.document.append(parts.documents.code(document))
+                self.position.append(-1 if position is None else position)
+                self.times.setdefault(page, _time(record.get("timestamp"), where))
+            else:
+                clicks.add(page, parts.documents.codes([document]))
+
+    def _query(self, page: int, record: Mapping[str, Json], parts: _Parts, where: str) -> None:
+        self.times[page] = _time(record.get("timestamp"), where)
+        listed = record.get("query_response_hit_ids")
+        if isinstance(listed, (list, tuple)) and listed:
+            self.lists[page] = parts.documents.codes([str(each) for each in listed])
+
+    def rows(self, parts: _Parts) -> Rows | None:
+        """The impressions of queries whose text is known."""
+        page, document = np.array(self.page, np.int32), np.array(self.document, np.int32)
+        position = np.array(self.position, np.int32)
+        seen = set(self.page)
+        for number, own in self.lists.items():
+            if number not in seen:
+                page = np.append(page, np.full(len(own), number, np.int32))
+                document = np.append(document, own)
+                first = 0 if len(position) and position.min() == 0 else 1
+                position = np.append(position, np.arange(first, len(own) + first, dtype=np.int32))
+        known = np.array([number in self.texts for number in page.tolist()], np.bool_)
+        page, document, position = page[known], document[known], position[known]
+        if not len(page):
+            return None
+        query = np.array([parts.queries.code(self.texts[number]) for number in page.tolist()], np.int32)
+        time = np.array([self.times.get(number, math.nan) for number in page.tolist()])
+        position = position if (position >= 0).all() else np.full(len(page), -1, np.int32)
+        return Rows(query, document, position, np.zeros(len(page), bool), page, time, None)
+
+
+def _object_of(record: Mapping[str, Json]) -> tuple[str | None, int | None]:
+    """The document of an event, and its position."""
+    more = record.get("event_attributes")
+    if not isinstance(more, Mapping):
+        return None, None
+    found, place = more.get("object"), more.get("position")
+    name = found.get("object_id") if isinstance(found, Mapping) else None
+    ordinal = place.get("ordinal") if isinstance(place, Mapping) else None
+    return (
+        str(name) if isinstance(name, (str, int)) and str(name) else None,
+        ordinal if isinstance(ordinal, int) and ordinal >= 0 else None,
+    )
