@@ -41,8 +41,8 @@ def made_pages(
     theta = (1 / np.arange(1, documents + 1)) ** eta
     alpha = chance.beta(1.2, 2.0, size=(queries, documents))
     found: list[Page] = []
-    for query in range(queries):
-        for _ in range(pages):
+    for _ in range(pages):
+        for query in range(queries):
             order = np.arange(documents)
             if chance.random() < swaps:
                 place = int(chance.integers(documents - 1))

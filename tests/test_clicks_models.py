@@ -66,9 +66,9 @@ def test_the_prior_is_found_again() -> None:
 
 
 def test_models_of_another_kind_predict_clicks_worse(tmp_path: Path) -> None:
-    log = made_log(tmp_path, made_pages(queries=20, pages=120, swaps=0.6, eta=1.5))
+    log = made_log(tmp_path, made_pages(queries=20, pages=120, swaps=0.9, eta=0.5))
     found = compare_models(log, MODELS)
-    others = ("position-ctr", "cascade")
+    others = ("position-ctr", "document-ctr", "cascade", "dcm", "sdbn", "dbn")
     assert found["pbm"].likelihood > max(found[name].likelihood for name in others)
     assert found["pbm"].perplexity < found["position-ctr"].perplexity
 
