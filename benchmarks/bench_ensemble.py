@@ -22,7 +22,7 @@ from querywise.learners.classic.rankboost import RankBoost
 from querywise.rankers.ensemble.active_sets import KINK
 from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.ensemble.quadratic import solve
-from querywise.rankers.normalised import normalised
+from querywise.rankers.wrappers import normalised
 from querywise.runtime.arrays import Floats
 
 _OHSUMED = Path(__file__).parents[2] / "shared" / "data" / "OHSUMED"

@@ -19,7 +19,7 @@ from querywise.contracts.run_weights import weights_of_query
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_feature_names
-from querywise.locality.views.vector import VectorView
+from querywise.locality.views.columns import VectorView
 from querywise.rankers.weights.by_query import WeightsByQuery
 from tests.serving import started
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import querywise as qw
-from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import QueryClasses
 
 # The features as the engine computes them, in its own format; the log has their values in this order.
 FEATURES = [

@@ -21,7 +21,7 @@ from querywise.learners.ranksvm.local_kernels import upper
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.ranksvm.weighted_sums import Curved
+from querywise.learners.ranksvm.systems import Curved
 from querywise.learners.weights import WeightRows
 from querywise.locality.coarse import Coarse
 from querywise.rankers.ensemble.graph import energy_in_blocks

@@ -21,8 +21,7 @@ from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.ranksvm.systems import solver
-from querywise.learners.ranksvm.weighted_sums import Curved
+from querywise.learners.ranksvm.systems import Curved, solver
 from querywise.learners.weights import WeightRows
 from querywise.rankers.knn import KnnOnline
 from querywise.runtime.arrays import Floats

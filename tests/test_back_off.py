@@ -33,17 +33,15 @@ from querywise import (
 from querywise.contracts.answers import TrainingQueries
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.explanations.explain import as_dict
-from querywise.locality.views.columns import SideBySide
+from querywise.locality.views.columns import SideBySide, VectorView
 from querywise.locality.views.learned import GradientView
 from querywise.locality.views.topmean import TopMean
-from querywise.locality.views.vector import VectorView
 from querywise.methods import METHODS
 from querywise.rankers import knn as knn_module
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive
-from querywise.rankers.nearby import NearbyBlend
+from querywise.rankers.blend import NearbyBlend
+from querywise.rankers.clusters import Naive, QueryClasses
 from querywise.rankers.neighbors import Locality
-from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.wrappers import QueryNormalised
 from querywise.report.terminal import explanation_tables
 from querywise.reproduction import blend, fromtext, geng2008, geng2008_sweep, hoi2008, hybrid
 from querywise.runtime.arrays import Floats

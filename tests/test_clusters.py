@@ -23,14 +23,13 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.locality.groupings import RelevantClusters
 from querywise.locality.views.divergence import Divergence
-from querywise.locality.views.topmean import TopMean
-from querywise.locality.views.twomodels import TwoModels
+from querywise.locality.views.topmean import TopMean, TwoModels
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision
 from querywise.measures.order import RankedList
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
-from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import OneFeature, Single
+from querywise.rankers.wrappers import QueryNormalised, normalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching
 from querywise.runtime.parameters import is_fitted

@@ -27,7 +27,7 @@ from querywise.learners.trees import context
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
 from querywise.learners.within_query import within_query
-from querywise.locality.views.signals import SignalView
+from querywise.locality.views.columns import SignalView
 from querywise.locality.views.topmean import TopMean
 from querywise.methods.table import METHODS
 from querywise.retrieval.features import candidates_for, judged_candidates

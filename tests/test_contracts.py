@@ -54,18 +54,15 @@ from querywise.locality.views.columns import Columns, SideBySide
 from querywise.locality.views.divergence import Divergence
 from querywise.locality.views.learned import GradientView, LearnedMetric
 from querywise.locality.views.text import TextView
-from querywise.locality.views.topmean import TopMean
-from querywise.locality.views.twomodels import TwoModels
+from querywise.locality.views.topmean import TopMean, TwoModels
 from querywise.rankers.atvt import ATVT
-from querywise.rankers.blend import Blend, Common
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive, SelectRanker, Transform
+from querywise.rankers.blend import Blend, Common, NearbyBlend
+from querywise.rankers.clusters import Naive, QueryClasses, SelectRanker, Transform
 from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
-from querywise.rankers.nearby import NearbyBlend
-from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import GivenScores, OneFeature, Single
-from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.rankers.weights.fusion import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.rankers.wrappers import QueryNormalised
 from tests.worlds import inside
 
 SVM = RankSVM()

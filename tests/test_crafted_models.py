@@ -24,7 +24,7 @@ import pytest
 from querywise.data.synthetic import make_judged
 from querywise.errors import ModelFileError, QuerywiseError
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.trees.text import for_lightgbm, read_trees
+from querywise.learners.trees.forest import for_lightgbm, read_trees
 from querywise.methods import METHODS
 from querywise.runtime.files import digest_of
 from querywise.runtime.stored import Absent, declared

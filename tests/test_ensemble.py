@@ -17,7 +17,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.rankers.ensemble.ensemble import SER, SSER, agreements, preference_matrix
 from querywise.rankers.ensemble.graph import roughness
 from querywise.rankers.ensemble.quadratic import Solution, solve
-from querywise.rankers.normalised import normalised
+from querywise.rankers.wrappers import normalised
 from querywise.runtime.arrays import Floats, Ints
 from tests.test_quadratic import by_clarabel, kkt_residual, objective
 from tests.worlds import REAL_DATA, examples, needs_real_data, ragged

@@ -18,14 +18,13 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.neighborhoods import Radius
 from querywise.locality.views.topmean import TopMean
-from querywise.rankers.blend import Blend
+from querywise.rankers.blend import Blend, NearbyBlend
 from querywise.rankers.clusters import SelectRanker, Transform
 from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
-from querywise.rankers.nearby import NearbyBlend
-from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import OneFeature, Single
-from querywise.rankers.voting import ReciprocalRank
+from querywise.rankers.weights.fusion import ReciprocalRank
+from querywise.rankers.wrappers import QueryNormalised
 from querywise.reproduction.geng2008_sweep import change_ratios, stability_bounds
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import explicit_pairs

@@ -52,11 +52,10 @@ from querywise.learners.trees.context import QueryContext
 from querywise.locality.views.columns import Columns, SideBySide
 from querywise.locality.views.learned import GradientView
 from querywise.rankers.atvt import ATVT
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive, SelectRanker
+from querywise.rankers.clusters import Naive, QueryClasses, SelectRanker
 from querywise.rankers.ensemble.ensemble import SER
-from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import OneFeature
+from querywise.rankers.wrappers import QueryNormalised, normalised
 from querywise.runtime.values import Json
 from tests import commands
 from tests.emulated import (

@@ -19,8 +19,7 @@ from querywise.data.letor import write_letor
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.trees.context import QueryContext
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive
+from querywise.rankers.clusters import Naive, QueryClasses
 from querywise.runtime.values import Json
 from querywise.storage import save
 from tests.commands import Done, run, run_script

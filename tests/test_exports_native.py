@@ -37,8 +37,7 @@ from querywise.exports.models import NamedModel
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.rankers.atvt import ATVT
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive
+from querywise.rankers.clusters import Naive, QueryClasses
 from querywise.runtime.values import Json
 from tests.commands import Done, run, run_script
 from tests.emulated import TrainedModels, ensemble_in, serving, trained_leaf, trained_score

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
-from querywise.learners.trees.forest import Binned, Followed, read_forests
-from querywise.learners.trees.text import Tree, read_trees
+from querywise.learners.trees.forest import Binned, Followed, Tree, read_forests, read_trees
 from querywise.runtime.arrays import Floats
 from tests.worlds import examples
 

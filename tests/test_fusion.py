@@ -22,8 +22,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.jobs.fuse import BEST_RUN, LEARNED, VOTES, Fusing, best_fusion, compare_fusions, fused, vote
 from querywise.measures.score_files import write_runs
-from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
-from querywise.rankers.weights.fusion import EqualWeights
+from querywise.rankers.weights.fusion import Borda, CombMNZ, CombSUM, EqualWeights, ReciprocalRank
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.index import build_index
 from querywise.retrieval.runs import RUNS, runs_of

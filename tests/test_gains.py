@@ -25,7 +25,7 @@ from querywise.learners.classic.hyperplanes import MultipleHyperplanes
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.trees.boosting import TreeRegression
-from querywise.learners.trees.rows import Grades
+from querywise.learners.trees.growth import Grades
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 from tests.worlds import examples, inside

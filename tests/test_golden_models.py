@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from querywise.storage import load
-from querywise.storage.classes import FORMER
+from querywise.storage.classes import current
 from tests.golden.make import ENGINES, HERE, exported
 from tests.golden.worlds import answers, machine
 from tests.stored_classes import STORED
@@ -69,7 +69,7 @@ def alike(found: Any, expected: Any, where: str = "") -> None:
 
 def test_every_kind_that_can_be_saved_is_among_them() -> None:
     words = {word for name in FOLDERS for word in (HERE / name / "manifest.json").read_text().split('"')}
-    assert set(STORED) - {ADAPTER} <= {FORMER.get(word, word) for word in words}
+    assert set(STORED) - {ADAPTER} <= set(map(current, words))
 
 
 def reworded(text: str) -> str:

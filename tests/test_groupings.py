@@ -12,8 +12,7 @@ from sklearn.cluster import KMeans
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.groupings import Clusters, RelevantClusters, k_means
-from querywise.locality.lloyd import least_inertia
+from querywise.locality.groupings import Clusters, RelevantClusters, k_means, least_inertia
 from querywise.runtime.arrays import Floats
 from tests.worlds import examples, ragged
 

@@ -20,7 +20,7 @@ from querywise.locality import neighborhoods
 from querywise.locality.coarse import Coarse
 from querywise.locality.neighborhoods import Nearest, Radius
 from querywise.locality.views.topmean import TopMean
-from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats

@@ -23,7 +23,7 @@ from querywise.learners.ranksvm.local_models import (
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.ranksvm.weighted_sums import Curved, step_sums
+from querywise.learners.ranksvm.systems import Curved, step_sums
 from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Singles
 from tests.test_ranksvm import Weighting, Written

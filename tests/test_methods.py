@@ -18,14 +18,13 @@ from querywise.learners.regression.kernel import KernelRidge
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.neighborhoods import Nearest, Radius
-from querywise.locality.views.topmean import TopMean
-from querywise.locality.views.twomodels import TwoModels
+from querywise.locality.views.topmean import TopMean, TwoModels
 from querywise.methods import METHODS, Setting, current_name, described, find_method, parse_settings, typed
 from querywise.methods.method import imported, make, settings_of
 from querywise.methods.parts import VIEWS
 from querywise.rankers.blend import Blend
-from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import OneFeature
+from querywise.rankers.wrappers import QueryNormalised
 from querywise.retrieval.scores import BM25
 from querywise.runtime.parameters import parameters_of
 from querywise.storage import read_manifest

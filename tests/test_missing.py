@@ -48,8 +48,7 @@ from querywise.data.parquet.writing import write_shards
 from querywise.learners.trees.context import QueryContext
 from querywise.learners.trees.growth import lightgbm
 from querywise.methods import METHODS, find_method
-from querywise.rankers.missing import MissingValues
-from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.wrappers import MissingValues, QueryNormalised
 from querywise.retrieval.reading import read_judged
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching

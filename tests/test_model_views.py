@@ -19,7 +19,7 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.learners.linear import LinearModels
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.divergence import Divergence, divergences
-from querywise.locality.views.twomodels import TwoModels
+from querywise.locality.views.topmean import TwoModels
 from querywise.rankers.clusters import Transform
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import OneFeature

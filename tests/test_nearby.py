@@ -16,9 +16,8 @@ from querywise.learners.classic.lists import Worth
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.learned import GradientView
 from querywise.locality.views.text import TextView
-from querywise.rankers.blend import Blend
+from querywise.rankers.blend import Blend, CrossFitting, NearbyBlend
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.nearby import CrossFitting, NearbyBlend
 from querywise.rankers.single import OneFeature
 from querywise.runtime.cache import caching
 from querywise.storage import load, save

@@ -41,7 +41,7 @@ from querywise.measures.order import RankedList, order
 from querywise.measures.score_files import read_scores
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.weights.fusion import Fusion
-from querywise.rankers.weights.on_runs import OnRuns
+from querywise.rankers.wrappers import OnRuns
 from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Moments, Scaling
 from querywise.runtime.values import Json, json_text

@@ -24,10 +24,10 @@ from querywise.locality.views.topmean import TopMean
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision, average_precisions, precision_table
 from querywise.measures.order import RankedList
-from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
-from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
+from querywise.rankers.wrappers import QueryNormalised, normalised
 from querywise.report.sections import gap_lines
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples, ragged, two_faced

@@ -29,9 +29,8 @@ from querywise.evaluation.learning_curves import cut
 from querywise.evaluation.tuning import cross_validated
 from querywise.jobs import fit
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.rankers.blend import Blend
-from querywise.rankers.classes import _parts
-from querywise.rankers.nearby import CrossFitting
+from querywise.rankers.blend import Blend, CrossFitting
+from querywise.rankers.clusters import _parts
 from querywise.rankers.weights import by_query
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.runtime.arrays import Floats

@@ -32,25 +32,26 @@ from querywise.locality.views.columns import SideBySide
 from querywise.locality.views.divergence import Divergence
 from querywise.locality.views.learned import GradientView
 from querywise.locality.views.text import TextView
-from querywise.locality.views.topmean import TopMean
-from querywise.locality.views.twomodels import TwoModels
+from querywise.locality.views.topmean import TopMean, TwoModels
 from querywise.methods import METHODS
 from querywise.rankers.atvt import ATVT
-from querywise.rankers.blend import Blend
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive, SelectRanker, Transform
+from querywise.rankers.blend import Blend, NearbyBlend
+from querywise.rankers.clusters import Naive, QueryClasses, SelectRanker, Transform
 from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
-from querywise.rankers.missing import MissingValues
-from querywise.rankers.nearby import NearbyBlend
-from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import OneFeature, Single
-from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
-from querywise.rankers.weights.by_query import WeightsByQuery
-from querywise.rankers.weights.confidence import Confidence
-from querywise.rankers.weights.forest import ForestWeights
-from querywise.rankers.weights.fusion import EqualWeights, Fusion, Weights
-from querywise.rankers.weights.on_runs import OnRuns
+from querywise.rankers.weights.by_query import ForestWeights, WeightsByQuery
+from querywise.rankers.weights.fusion import (
+    Borda,
+    CombMNZ,
+    CombSUM,
+    Confidence,
+    EqualWeights,
+    Fusion,
+    ReciprocalRank,
+    Weights,
+)
+from querywise.rankers.wrappers import MissingValues, OnRuns, QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
 from tests.worlds import as_runs, ragged, with_gaps

@@ -24,7 +24,7 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.single import GivenScores
-from querywise.rankers.voting import ReciprocalRank
+from querywise.rankers.weights.fusion import ReciprocalRank
 
 DATA = make_judged(30, 12, 3, kinds=2, noise=0.5)
 TRAIN, TEST = DATA.select(range(20)), DATA.select(range(20, 30))

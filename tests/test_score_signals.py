@@ -16,9 +16,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
 from querywise.locality.views.learned import GradientView, LearnedMetric
 from querywise.locality.views.topmean import TopMean
-from querywise.rankers.blend import Blend
+from querywise.rankers.blend import Blend, CrossFitting, score_signals, usual_spreads
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.nearby import CrossFitting, score_signals, usual_spreads
 from querywise.rankers.single import OneFeature
 from tests.worlds import ragged
 

@@ -34,8 +34,8 @@ from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.neighbors import Locality
-from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
+from querywise.rankers.wrappers import QueryNormalised
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import build_index, save_index
 from querywise.runtime.values import JsonObject

@@ -31,17 +31,16 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees import boosting
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
-from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.columns import Columns, SideBySide, VectorView
 from querywise.locality.views.text import TextView
 from querywise.locality.views.topmean import TopMean
-from querywise.locality.views.vector import VectorView
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import Transform
 from querywise.rankers.ensemble import graph
 from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
-from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import OneFeature
+from querywise.rankers.wrappers import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import GivenUpError, Job, alone, checkpoint, current_job, in_threads, working_for
 from querywise.service import routes

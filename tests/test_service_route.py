@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from querywise import KnnOffline2, RankSVM, Router, TextView, export_model
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.clusters import QueryClasses
+from querywise.rankers.wrappers import QueryNormalised
 from querywise.storage import save
 from tests.serving import Serving, serving
 from tests.test_exports import world

@@ -19,8 +19,7 @@ from querywise.explanations.explain import explain
 from querywise.exports.routing import HybridRouter
 from querywise.exports.writing import export_hybrid
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.locality.views.columns import Columns
-from querywise.locality.views.vector import VectorView
+from querywise.locality.views.columns import Columns, VectorView
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import Weights
 from querywise.storage import save

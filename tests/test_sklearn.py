@@ -33,8 +33,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.missing import MissingValues
 from querywise.rankers.single import OneFeature, Single
+from querywise.rankers.wrappers import MissingValues
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.sklearn import Ranker

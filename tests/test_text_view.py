@@ -26,11 +26,10 @@ from querywise.locality.views.learned import GradientView
 from querywise.locality.views.text import NGrams, TextView
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.atvt import ATVT
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive
+from querywise.rankers.clusters import Naive, QueryClasses
 from querywise.rankers.knn import KnnOffline2, KnnOnline
-from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import OneFeature, Single
+from querywise.rankers.wrappers import QueryNormalised, normalised
 from querywise.runtime.arrays import Floats, Ints
 from querywise.storage import load, save
 from tests.worlds import examples, inside, ragged

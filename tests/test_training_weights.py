@@ -26,7 +26,7 @@ from querywise.learners.local_models import PreparedRows
 from querywise.learners.regression.kernel import KernelRidge
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.learners.trees.context import QueryContext
-from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.wrappers import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 from tests.worlds import examples, inside

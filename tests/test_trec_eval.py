@@ -21,7 +21,7 @@ from querywise.data.runs import Run, join_runs, judge, read_run
 from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run
-from querywise.rankers.voting import CombSUM
+from querywise.rankers.weights.fusion import CombSUM
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
 from querywise.retrieval.reading import collection_from

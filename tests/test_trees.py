@@ -14,7 +14,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.learners.trees.boosting import LambdaMART
-from querywise.learners.trees.rows import LONGEST_QUERY, Grades, training_rows
+from querywise.learners.trees.growth import LONGEST_QUERY, Grades, training_rows
 from querywise.runtime.threads import in_threads
 from tests.worlds import ragged
 

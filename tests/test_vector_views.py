@@ -21,10 +21,9 @@ from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.exports.routing import Router
 from querywise.exports.writing import export_model
+from querywise.locality.views.columns import RunSignals, SignalView, VectorView
 from querywise.locality.views.learned import GradientView
-from querywise.locality.views.signals import RunSignals, SignalView
 from querywise.locality.views.topmean import TopMean
-from querywise.locality.views.vector import VectorView
 from querywise.methods import find_method
 from querywise.methods.parts import view_named
 from querywise.rankers.clusters import Naive

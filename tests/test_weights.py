@@ -19,11 +19,8 @@ from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.explanations.explain import explain, why
 from querywise.methods import METHODS
-from querywise.rankers.voting import ReciprocalRank
-from querywise.rankers.weights.by_query import WeightsByQuery
-from querywise.rankers.weights.confidence import Confidence
-from querywise.rankers.weights.forest import ForestWeights
-from querywise.rankers.weights.fusion import EqualWeights, Fusion, Weights
+from querywise.rankers.weights.by_query import ForestWeights, WeightsByQuery
+from querywise.rankers.weights.fusion import Confidence, EqualWeights, Fusion, ReciprocalRank, Weights
 from querywise.rankers.weights.lists import Lists, best_of, normalised_runs, options_for
 from querywise.retrieval.signals import signals
 from querywise.storage import load, save

@@ -18,10 +18,8 @@ from querywise.errors import QuerywiseError
 from querywise.exports.writing import export_model
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Everyone
-from querywise.locality.views.columns import Columns
+from querywise.locality.views.columns import Columns, SignalView, VectorView
 from querywise.locality.views.learned import LearnedMetric
-from querywise.locality.views.signals import SignalView
-from querywise.locality.views.vector import VectorView
 from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
 from querywise.rankers.knn import KnnOffline2, KnnOnline

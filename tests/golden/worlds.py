@@ -18,7 +18,7 @@ from querywise.errors import QuerywiseError
 from querywise.evaluation.oracle import oracle_gap
 from querywise.explanations.explain import as_dict, explain, why
 from querywise.rankers.weights.fusion import Fusion
-from querywise.rankers.weights.on_runs import OnRuns
+from querywise.rankers.wrappers import OnRuns
 from tests.worlds import as_runs, ragged, with_gaps
 
 _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "scikit-learn")

@@ -21,7 +21,7 @@ _Value = TypeVar("_Value")
 Missing: TypeAlias = Literal["refused", "allowed"]
 ZERO, MEAN, NATIVE = "zero", "mean", "native"
 _CHOICES = (
-    "'mean', the mean of training with a column that marks it: querywise.rankers.missing.MissingValues(ranker, "
+    "'mean', the mean of training with a column that marks it: querywise.rankers.wrappers.MissingValues(ranker, "
     "policy='mean'), recommended(missing='mean') or the setting missing=mean; or 'native', the side that trees learn: "
     "LambdaMART(missing='native') or the setting missing=native"
 )

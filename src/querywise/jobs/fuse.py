@@ -32,9 +32,8 @@ from querywise.measures.formulas import average_precision, find_measure, find_me
 from querywise.measures.score_files import write_run
 from querywise.methods import METHODS, Method
 from querywise.rankers.single import OneFeature
-from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
-from querywise.rankers.weights.fusion import EqualWeights, Fusion
-from querywise.rankers.weights.on_runs import OnRuns
+from querywise.rankers.weights.fusion import Borda, CombMNZ, CombSUM, EqualWeights, Fusion, ReciprocalRank
+from querywise.rankers.wrappers import OnRuns
 from querywise.report.contents import Origin
 from querywise.report.writing import write_report
 from querywise.runtime.arrays import Floats

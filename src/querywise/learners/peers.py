@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from types import ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -41,20 +42,34 @@ class Rows(NamedTuple):
         return Rows(data.candidates.features, data.labels, data.candidates.query_of_row)
 
 
+@dataclass(eq=False, repr=False)
 class Peer(OneModel):
-    """Boosted trees of another library; a subclass says how one forest is grown and asked for scores."""
+    """Boosted trees of another library, to compare with; a subclass says how one forest is grown and asked for scores.
+
+    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
+    `patience` trees.
+    depth: at most so many splits between the root and a leaf, from 1 to 16.
+    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
+    patience: after so many trees without a rise training stops, from 1 up.
+    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
+    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on.
+    threads: how many it uses; None: all cores.
+    seed: the same seed gives the same trees; from 0 up.
+
+    Refused: with DataError, a parameter out of its range. It is not saved or served.
+    """
+
+    trees: int = 500
+    _: KW_ONLY
+    depth: int = 6
+    learning_rate: float = 0.1
+    patience: int = 50
+    stop_at: int = 10
+    bag: int = 1
+    threads: int | None = None
+    seed: int = 0
 
     library: ClassVar[str]
-
-    trees: int
-    depth: int
-    learning_rate: float
-    patience: int
-    stop_at: int
-    bag: int
-    threads: int | None
-    seed: int
-    _forests: list[Any]
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Grow the forests; with `valid`, each until its NDCG@`stop_at` there no longer rises."""
@@ -70,9 +85,8 @@ class Peer(OneModel):
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
         library, checked = installed(self.library), None if valid is None else Rows.of(valid)
         with doing("Growing trees"):
-            self._forests = [
-                self._grown(library, Rows.of(data), checked, self.seed + number) for number in range(self.bag)
-            ]
+            seeds = range(self.seed, self.seed + self.bag)
+            self._forests = [self._grown(library, Rows.of(data), checked, seed) for seed in seeds]
         return self
 
     def _predict(self, seen: Candidates, /) -> Floats:
@@ -116,48 +130,19 @@ def installed(library: str) -> ModuleType:
     return Package(library, _INSTALL).load(f"The method {library}")
 
 
+@dataclass(eq=False, repr=False)
 class XGBoost(Peer):
-    """Boosted trees by XGBoost's ranking objectives, to compare with; it is not saved or served.
+    """Boosted trees by XGBoost's ranking objectives: a `Peer`, refused also grades above 31.
 
-    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
-    `patience` trees.
-    depth: at most so many splits between the root and a leaf, from 1 to 16.
-    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
     objective: what the trees optimise. For rank:map every grade above 0 is a 1.
-    patience: after so many trees without a rise training stops, from 1 up.
-    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
     bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each tree
     sees a random half of the features.
-    threads: how many it uses; None: all cores.
-    seed: the same seed gives the same trees; from 0 up.
-
-    Refused: with DataError, a parameter out of its range, and grades above 31.
     """
 
-    library = "xgboost"
+    _: KW_ONLY
+    objective: Literal["rank:ndcg", "rank:map", "rank:pairwise"] = "rank:ndcg"
 
-    def __init__(
-        self,
-        trees: int = 500,
-        *,
-        depth: int = 6,
-        learning_rate: float = 0.1,
-        objective: Literal["rank:ndcg", "rank:map", "rank:pairwise"] = "rank:ndcg",
-        patience: int = 50,
-        stop_at: int = 10,
-        bag: int = 1,
-        threads: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.trees = trees
-        self.depth = depth
-        self.learning_rate = learning_rate
-        self.objective = objective
-        self.patience = patience
-        self.stop_at = stop_at
-        self.bag = bag
-        self.threads = threads
-        self.seed = seed
+    library = "xgboost"
 
     def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
         if self.objective not in OBJECTIVES:
@@ -197,48 +182,19 @@ class XGBoost(Peer):
         return np.asarray(forest.inplace_predict(features, predict_type="margin"), np.float64)
 
 
+@dataclass(eq=False, repr=False)
 class CatBoost(Peer):
-    """Symmetric boosted trees by CatBoost's YetiRank, to compare with; it is not saved or served.
+    """Symmetric boosted trees by CatBoost's YetiRank: a `Peer`.
 
-    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
-    `patience` trees.
     depth: splits between the root and a leaf, from 1 to 16.
-    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
     mode: what YetiRank optimises: pairs near each other as in its paper, NDCG, or MAP, for which every grade above 0
     is a 1.
-    patience: after so many trees without a rise training stops, from 1 up.
-    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
-    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on.
-    threads: how many it uses; None: all cores.
-    seed: the same seed gives the same trees; from 0 up.
-
-    Refused: with DataError, a parameter out of its range.
     """
 
-    library = "catboost"
+    _: KW_ONLY
+    mode: Literal["Classic", "NDCG", "MAP"] = "Classic"
 
-    def __init__(
-        self,
-        trees: int = 500,
-        *,
-        depth: int = 6,
-        learning_rate: float = 0.1,
-        mode: Literal["Classic", "NDCG", "MAP"] = "Classic",
-        patience: int = 50,
-        stop_at: int = 10,
-        bag: int = 1,
-        threads: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.trees = trees
-        self.depth = depth
-        self.learning_rate = learning_rate
-        self.mode = mode
-        self.patience = patience
-        self.stop_at = stop_at
-        self.bag = bag
-        self.threads = threads
-        self.seed = seed
+    library = "catboost"
 
     def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
         if self.mode not in MODES:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from querywise.learners.regression.kernel import KernelRidge
     from querywise.learners.trees.boosting import LambdaMART, TreeRegression
     from querywise.locality.neighborhoods import Nearest, Radius
-    from querywise.locality.views.signals import SignalView
+    from querywise.locality.views.columns import SignalView
     from querywise.locality.views.topmean import TopMean
     from querywise.rankers.knn import KnnOnline
 
@@ -41,13 +41,11 @@ def view_named(
     """
     if view is None:
         return None
-    from querywise.locality.views.columns import Columns, SideBySide
+    from querywise.locality.views.columns import Columns, SideBySide, SignalView, VectorView
     from querywise.locality.views.divergence import Divergence
     from querywise.locality.views.learned import GradientView, LearnedMetric
-    from querywise.locality.views.signals import SignalView
     from querywise.locality.views.text import TextView
-    from querywise.locality.views.twomodels import TwoModels
-    from querywise.locality.views.vector import VectorView
+    from querywise.locality.views.topmean import TwoModels
     from querywise.rankers.single import OneFeature
 
     how, colon, rest = view.partition(":")
@@ -81,7 +79,7 @@ def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> 
 
     normalise: query scales every feature within its query's candidates, 0 the smallest, 1 the largest.
     """
-    from querywise.rankers.normalised import QueryNormalised
+    from querywise.rankers.wrappers import QueryNormalised
 
     return QueryNormalised(ranker) if normalise == "query" else ranker
 
@@ -92,7 +90,7 @@ def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> R
     missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
     mean is the mean of training, with a column that marks it.
     """
-    from querywise.rankers.missing import MissingValues
+    from querywise.rankers.wrappers import MissingValues
 
     return MissingValues(ranker) if missing == "mean" else ranker
 
@@ -171,7 +169,7 @@ def signal_view(signals: Literal["off", "on", "chosen"] = "off") -> SignalView |
         raise DataError(
             "signals='chosen' leaves the choice to validation data, as `querywise fit` makes it; here say on or off."
         )
-    from querywise.locality.views.signals import SignalView
+    from querywise.locality.views.columns import SignalView
 
     return SignalView()
 

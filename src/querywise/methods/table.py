@@ -123,7 +123,7 @@ def single(learner: parts.SVM, ranker: Made) -> Ranker:
     return ranker(learner())
 
 
-@_method(f"{_RANKERS}.classes:QueryClasses", "known", "seed", grid={"l2": _L2})
+@_method(f"{_RANKERS}.clusters:QueryClasses", "known", "seed", grid={"l2": _L2})
 def query_classes(learner: parts.SVM, view: parts.View, ranker: Made) -> Ranker:
     """One model per class of query, and a classifier."""
     return ranker(learner(), view=view)
@@ -247,19 +247,19 @@ def weights_by_query(view: parts.OwnView, ranker: Made) -> Ranker:
     return ranker(view=view)
 
 
-@_method(f"{_FUSION}.confidence:Confidence", "run", "normalise", around=_RUNS)
+@_method(f"{_FUSION}.fusion:Confidence", "run", "normalise", around=_RUNS)
 def margin(ranker: Made) -> Ranker:
     """No labels: a run's weight is how far its top score stands out (the last run, as vectors)."""
     return ranker("margin")
 
 
-@_method(f"{_FUSION}.confidence:Confidence", "run", "normalise", around=_RUNS)
+@_method(f"{_FUSION}.fusion:Confidence", "run", "normalise", around=_RUNS)
 def entropy(ranker: Made) -> Ranker:
     """No labels: a run's weight is how uneven its scores are (the first run, as BM25)."""
     return ranker("entropy")
 
 
-@_method(f"{_FUSION}.forest:ForestWeights", "normalise", "measure", "trees", "seed", around=_RUNS)
+@_method(f"{_FUSION}.by_query:ForestWeights", "normalise", "measure", "trees", "seed", around=_RUNS)
 def forest(ranker: Made) -> Ranker:
     """Weights of first-stage runs that a random forest predicts from a query's signals."""
     return ranker()

@@ -25,8 +25,7 @@ from querywise.learners.classic.lists import Worth
 from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, Method
 from querywise.methods.table import RECOMMENDED
-from querywise.rankers.blend import Blend, learned_weights
-from querywise.rankers.nearby import NearbyBlend
+from querywise.rankers.blend import Blend, NearbyBlend, learned_weights
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.papers import p_of, usual_flavour, write_findings
 from querywise.runtime.arrays import Floats

@@ -27,8 +27,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.rows import reading_for
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import Explanation, Reason, explain, why
-from querywise.locality.views.columns import columns_of
-from querywise.locality.views.vector import vector_lengths
+from querywise.locality.views.columns import columns_of, vector_lengths
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.rankers.neighbors import at_training_queries

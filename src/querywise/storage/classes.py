@@ -41,18 +41,29 @@ _BARE = """
     rankers.weights.fusion.Weights rankers.weights.neighbours.NeighbourWeights rankers.weights.on_runs.OnRuns
     runtime.scaling.Scaling
 """
-# Classes that have moved since, and where they are now.
+# Modules whose classes have moved since, and where these are now.
 _MOVED = {
-    "locality.views.gradients.GradientView": "locality.views.learned.GradientView",
-    "locality.views.metric.LearnedMetric": "locality.views.learned.LearnedMetric",
-    "rankers.column.OneFeature": "rankers.single.OneFeature",
-    "rankers.groups.GroupModels": "rankers.clusters.GroupModels",
-    "rankers.offline_models.OfflineModels": "rankers.knn.OfflineModels",
-    "rankers.weights.from_signals.SignalWeights": "rankers.weights.by_query.SignalWeights",
-    "rankers.weights.neighbours.NeighbourWeights": "rankers.weights.by_query.NeighbourWeights",
+    "locality.views.gradients": "locality.views.learned",
+    "locality.views.metric": "locality.views.learned",
+    "locality.views.signals": "locality.views.columns",
+    "locality.views.twomodels": "locality.views.topmean",
+    "locality.views.vector": "locality.views.columns",
+    "rankers.classes": "rankers.clusters",
+    "rankers.column": "rankers.single",
+    "rankers.groups": "rankers.clusters",
+    "rankers.missing": "rankers.wrappers",
+    "rankers.nearby": "rankers.blend",
+    "rankers.normalised": "rankers.wrappers",
+    "rankers.offline_models": "rankers.knn",
+    "rankers.voting": "rankers.weights.fusion",
+    "rankers.weights.confidence": "rankers.weights.fusion",
+    "rankers.weights.forest": "rankers.weights.by_query",
+    "rankers.weights.from_signals": "rankers.weights.by_query",
+    "rankers.weights.neighbours": "rankers.weights.by_query",
+    "rankers.weights.on_runs": "rankers.wrappers",
 }
-# Names in folders that are others now: those above, and learned values (class.name_).
-FORMER = {name.rpartition(".")[2]: _MOVED.get(name, name) for name in _BARE.split()} | _MOVED
+# Names in folders that are others now: classes, and learned values (class.name_).
+FORMER = {name.rpartition(".")[2]: name for name in _BARE.split()}
 # Classes that are no longer there, and why.
 REMOVED = {
     "Routed": "it was no better than the blend it was made of. Fit the method blend instead.",
@@ -66,13 +77,19 @@ def name_of(kind: type) -> str | None:
     return name if _class(name) is kind else None
 
 
+def current(name: str) -> str:
+    """What a name in a folder is today."""
+    module, dot, kind = FORMER.get(name, name).rpartition(".")
+    return f"{_MOVED.get(module, module)}{dot}{kind}"
+
+
 def class_named(name: Json) -> type:
     """The class of a name, current or former; no other module than the one it names is imported."""
     if not isinstance(name, str):
         raise WrongValueError("an object does not say its class")
     if name in REMOVED:
         raise ModelFileError(f"The model is a {name}, which is no longer there: {REMOVED[name]}")
-    kind = _class(FORMER.get(name, name))
+    kind = _class(current(name))
     if kind is None:
         raise ModelFileError(
             f"The model is a {name[:100]!r}, which this version does not know. Use the querywise that wrote it, or fit "

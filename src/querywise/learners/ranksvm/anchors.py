@@ -22,8 +22,7 @@ from scipy.sparse import csr_array
 from querywise.learners.ranksvm.certificates import Objective, RoundedRows, errors, objective_sums
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
-from querywise.learners.ranksvm.systems import LARGE, solver
-from querywise.learners.ranksvm.weighted_sums import Curved, step_sums
+from querywise.learners.ranksvm.systems import LARGE, Curved, solver, step_sums
 from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 

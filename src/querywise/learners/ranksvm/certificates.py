@@ -19,7 +19,7 @@ import numpy as np
 
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences, query_ranges, total
-from querywise.learners.ranksvm.weighted_sums import Spread
+from querywise.learners.ranksvm.systems import Spread
 from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.threads import in_threads

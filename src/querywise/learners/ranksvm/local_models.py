@@ -35,13 +35,17 @@ from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.certificates import MANY, Gaps, gaps, gaps_if_rounded
 from querywise.learners.ranksvm.newton import Optimum, Ridge, refined
 from querywise.learners.ranksvm.preferences import PreferenceParts, Preferences, joined, query_ranges, total
-from querywise.learners.ranksvm.systems import Systems, curvature, factored, first_step, solved
-from querywise.learners.ranksvm.weighted_sums import (
+from querywise.learners.ranksvm.systems import (
     Curved,
     Spread,
+    Systems,
+    curvature,
     curved_queries,
+    factored,
+    first_step,
     gradient_sums,
     gradients_of,
+    solved,
     step_sums,
 )
 from querywise.learners.weights import WeightRows, weighed

@@ -16,19 +16,20 @@ from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.data.rows import NATIVE, ZERO, reading_for
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.trees.forest import Grown, read_forests
+from querywise.learners.trees.forest import Grown, for_lightgbm, gains_in, read_forests, read_trees, width_of
 from querywise.learners.trees.growth import (
     GROWTH,
     LARGEST,
+    Grades,
     Growing,
+    binned_rows,
     check_growth,
     check_visible,
     grow,
     growth,
     lightgbm,
+    weights_watched,
 )
-from querywise.learners.trees.rows import Grades, binned_rows, weights_watched
-from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached

@@ -16,8 +16,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.local_models import require_alike
 from querywise.learners.trees.boosting import LambdaMART
-from querywise.learners.trees.forest import Binned
-from querywise.learners.trees.text import read_trees
+from querywise.learners.trees.forest import Binned, read_trees
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
@@ -187,7 +186,7 @@ def _coordinates(view: QueryView, candidates: Candidates) -> Sequence[str]:
     return [f"view coordinate {number + 1}" for number in range(view.points(candidates).shape[1])]
 
 
-class SideBySide(NamedTuple):
+class SharedContext(NamedTuple):
     """Some of several rankers, by number, the context that all of these see, and their forests."""
 
     numbers: tuple[int, ...]
@@ -195,7 +194,7 @@ class SideBySide(NamedTuple):
     grown: Binned
 
     @staticmethod
-    def of(rankers: Sequence[Ranker]) -> SideBySide | None:
+    def of(rankers: Sequence[Ranker]) -> SharedContext | None:
         """Those of the rankers that can be asked at once; None where there are no two of them."""
         alike: dict[object, list[tuple[int, QueryContext, LambdaMART]]] = {}
         for number, each in enumerate(rankers):
@@ -207,7 +206,7 @@ class SideBySide(NamedTuple):
             return None
         bags = [[read_trees(text, each.feature_count_) for text in each.models_] for _, _, each in most]
         grown = Binned.of(*bags)
-        return None if grown is None else SideBySide(tuple(number for number, _, _ in most), most[0][1], grown)
+        return None if grown is None else SharedContext(tuple(number for number, _, _ in most), most[0][1], grown)
 
     def scores(self, candidates: Candidates) -> Floats:
         """Documents × these rankers: what each would predict by itself."""

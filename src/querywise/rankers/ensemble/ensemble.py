@@ -28,7 +28,7 @@ from querywise.errors import DataError
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.rankers.ensemble.graph import roughness
 from querywise.rankers.ensemble.quadratic import Solution, solve
-from querywise.rankers.normalised import normalised
+from querywise.rankers.wrappers import normalised
 from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.compiled import compiled
 from querywise.runtime.stored import ANY_NUMBER, FITTED, POSITIVE, Number, Table, Whole, bools, contents, floats, ints

@@ -1,15 +1,21 @@
-"""What the rankers that weigh runs share: the lists, the answer, and one set of weights for all queries."""
+"""Runs fused without looking at the query: one set of weights for all, a run's own confidence, or votes.
+
+What the rankers that weigh runs share is here too: the lists and the answer. Voting takes every feature as a ranker's
+score, 0 where it did not retrieve the document; scores of retrieved documents are above 0, as `data.runs.join_runs`
+makes them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
 from querywise.contracts.answers import (
+    ALL,
     Answer,
     Facts,
     Fused,
@@ -18,22 +24,28 @@ from querywise.contracts.answers import (
     Models,
     Once,
     Place,
+    Rows,
+    Terms,
     alone,
     local_or_global,
     own_each,
 )
-from querywise.contracts.asking import AnyRanker, ready
+from querywise.contracts.asking import AnyRanker, OneModel, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import refuse_weights
-from querywise.data.normalisation import EngineNormalisation
+from querywise.data.normalisation import EngineNormalisation, borda
 from querywise.data.run_columns import RunColumns, run_columns
+from querywise.errors import DataError
 from querywise.learners.classic.lists import check_worth
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.rankers.weights.lists import Lists, check_normalise, normalised_runs, runs_of, together
+from querywise.retrieval.signals import signals
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.stored import FITTED, Known, contents, floats, require
+from querywise.runtime.stored import FITTED, Known, Number, Whole, contents, floats, require
+
+SIGNS = ("margin", "entropy")
 
 
 class OwnWeights(NamedTuple):
@@ -179,3 +191,147 @@ class Weights(Fusion):
         self.remember(lists.data)
         self.weights_ = lists.best
         return self
+
+
+class _Vote(OneModel):
+    """What the fusion methods share: all but the formula."""
+
+    stored = FITTED
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Remember the columns; there is nothing to learn."""
+        data.require_learnable()
+        return self
+
+    def form(self) -> Refusal:
+        """None: an engine counts no votes."""
+        return depends_on_the_list(type(self), "votes among the documents of the query")
+
+
+class CombSUM(_Vote):
+    """The sum of a document's scores (Fox and Shaw, 1994)."""
+
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return _sums(seen.features)
+
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
+        """The scores themselves."""
+        return Terms.of(seen, rows, seen.features[rows] * np.ones(seen.features.shape[1]))
+
+
+class CombMNZ(_Vote):
+    """The sum of a document's scores, times the number of rankers that have it (Fox and Shaw, 1994)."""
+
+    def _predict(self, seen: Candidates, /) -> Floats:
+        votes = np.sum(seen.features > 0, axis=1, dtype=np.float64)
+        return _sums(seen.features) * votes
+
+
+@dataclass(eq=False, repr=False)
+class ReciprocalRank(_Vote):
+    """Reciprocal rank fusion: Σ 1 / (k + rank) over the rankers that have the document (Cormack and others, 2009).
+
+    Tied documents share their mean rank.
+    """
+
+    k: float = 60.0
+
+    stored = contents(k=Number(least=0.0))
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Remember the columns; there is nothing to learn."""
+        if not 0 <= self.k < np.inf:
+            raise DataError(f"ReciprocalRank(k={self.k}) must be a number from 0 up.")
+        return super().fit(data, valid=valid)
+
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return _by_ranker(seen, self._votes)
+
+    def _votes(self, scores: Floats) -> Floats:
+        ranks = (len(scores) + 1 - borda(scores)) / 2
+        return np.where(scores > 0, 1 / (self.k + ranks), 0.0)
+
+
+class Borda(_Vote):
+    """Borda's count: over all rankers, how many documents are below this one, less how many are above.
+
+    The documents that a ranker does not have share its last places.
+    """
+
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return _by_ranker(seen, borda)
+
+
+def _sums(features: Floats) -> Floats:
+    total = np.zeros(len(features))
+    for column in features.T:  # one by one: whatever rows stand beside a document, its sum has the same bits
+        total += column
+    return total
+
+
+def _by_ranker(candidates: Candidates, votes: Callable[[Floats], Floats]) -> Floats:
+    total = np.zeros(len(candidates.features))
+    for query in range(len(candidates)):
+        rows = candidates.rows(query)
+        for column in candidates.features[rows].T:
+            total[rows] += votes(column)
+    return total
+
+
+@dataclass(eq=False, repr=False)
+class Confidence(Fusion):
+    """One run's weight is its confidence in a query; the other runs share the rest. No label is used.
+
+    The confidence is the share of training queries in which that run is less sure than here: by the margin of its top
+    score, how far it is above the second, or by the entropy of its scores, where less is surer.
+
+    sign: what says how sure a run is.
+    run: the run whose confidence decides, by name; none is the last run for margin, and the first for entropy.
+    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
+    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
+    counts 0 there.
+    """
+
+    sign: Literal["margin", "entropy"] = "margin"
+    run: str | None = None
+    _: KW_ONLY
+    normalise: EngineNormalisation = "opensearch-min-max"
+
+    stored = contents(run_=Whole(below="runs"), levels_=floats("queries"))
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Remember how sure the run is in every training query."""
+        check_normalise(type(self), self.normalise)
+        if self.sign not in SIGNS:
+            raise DataError(f"Confidence(sign={self.sign!r}) is unknown. Known: {', '.join(SIGNS)}.")
+        refuse_weights(data, type(self).__name__, "it compares a query with all training queries, which count the same")
+        self.remember(data)
+        runs = self.runs_
+        if self.run is not None and self.run not in runs:
+            raise DataError(f"Confidence(run={self.run!r}): there is no such run. There are: {', '.join(runs)}.")
+        usual = len(runs) - 1 if self.sign == "margin" else 0
+        self.run_ = usual if self.run is None else runs.index(self.run)
+        self.weights_ = self._weights(np.full(1, 0.5))[0]
+        self.levels_ = np.sort(self._sureness(data.candidates))
+        return self
+
+    def _answer(self, seen: Candidates, /) -> Answer:
+        """Weights of its own for each query with documents."""
+        return self.fused(self.lists(seen), lambda: OwnWeights(self._own(seen), seen.sizes > 0))
+
+    def _own(self, candidates: Candidates) -> Floats:
+        sure = self._sureness(candidates)
+        below = np.searchsorted(self.levels_, sure, "left") + np.searchsorted(self.levels_, sure, "right")
+        return self._weights(below / max(2 * len(self.levels_), 1))
+
+    def _weights(self, confidence: Floats) -> Floats:
+        count = len(self.runs_)
+        found = np.repeat((1 - confidence)[:, None] / (count - 1), count, axis=1)
+        found[:, self.run_] = confidence
+        return found
+
+    def _sureness(self, candidates: Candidates) -> Floats:
+        names, values = signals(replace(candidates, feature_names=self.feature_names_))
+        found = values[:, names.index(f"{self.runs_[self.run_]}.{self.sign}")]
+        # Rounded, so that sums in another order make no difference.
+        return np.round(found if self.sign == "margin" else -found, 12)

@@ -1,4 +1,4 @@
-"""Missing values replaced by the mean, as part of the model, so that training and serving do the same."""
+"""Rankers on features that are prepared within the model, so that training and serving do the same."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import numpy as np
 
 from querywise.contracts.answers import Answer, refused
 from querywise.contracts.asking import AnyRanker
-from querywise.contracts.forms import no_missing
+from querywise.contracts.forms import depends_on_the_list, no_missing
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
+from querywise.data.normalisation import NORMALISATIONS
 from querywise.data.rows import MEAN
+from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
+from querywise.rankers.weights.lists import runs_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
@@ -112,3 +115,102 @@ def _mean(column: Floats) -> float:
     """The mean of the values that are there, the same in whatever order they stand; NaN without any."""
     known = np.sort(column[~np.isnan(column)])
     return float(known.sum() / len(known)) if len(known) else np.nan
+
+
+@dataclass(eq=False, repr=False)
+class QueryNormalised(AnyRanker):
+    """A ranker on features normalised within each query's candidates, 0 the smallest, 1 the largest.
+
+    As LETOR's query-level normalisation; a feature that is the same for all candidates is 0. It takes the whole list
+    of candidates to score one of them, which a search engine's own models cannot do.
+    """
+
+    ranker: Ranker
+
+    stored = contents(FITTED, ranker_=part(Ranker))
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Fit the ranker on normalised features."""
+        for each in (data,) if valid is None else (data, valid):
+            each.candidates.require_moderate()
+        held_out = None if valid is None else replace(valid, candidates=normalised(valid.candidates))
+        self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=normalised(data.candidates)), valid=held_out)
+        return self
+
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.ranker_.predict(normalised(seen))
+
+    def _answer(self, seen: Candidates, /) -> Answer:
+        why = depends_on_the_list(
+            type(self),
+            "sees every feature on the scale of its query's candidates",
+            "Fit the ranker inside it on raw features, and export that.",
+        )
+        return refused(self.ranker_.answer(normalised(seen)), why)
+
+
+def normalised(candidates: Candidates) -> Candidates:
+    """The same candidates, (x − min) / (max − min) over each query.
+
+    >>> features = np.array([[2.0, 5.0], [4.0, 5.0], [3.0, 5.0]])
+    >>> normalised(Candidates(features, np.array([0, 3]), ("q",))).features[:, 0].tolist()
+    [0.0, 1.0, 0.5]
+    """
+    filled = np.flatnonzero(candidates.sizes)
+    if not len(filled):
+        return candidates
+    first, sizes = candidates.starts[filled], candidates.sizes[filled]
+    low = np.repeat(np.minimum.reduceat(candidates.features, first), sizes, axis=0)
+    high = np.repeat(np.maximum.reduceat(candidates.features, first), sizes, axis=0)
+    spread = high / 2 - low / 2  # halves, so that the largest numbers do not overflow
+    return replace(candidates, features=(candidates.features / 2 - low / 2) / np.where(spread > 0, spread, 1.0))
+
+
+@dataclass(eq=False, repr=False)
+class OnRuns(AnyRanker):
+    """A ranker on a feature per run: the run's score, normalised over its own list, 0 where it has no such document.
+
+    The features are those of `join_runs`, made of the columns run.NAME.score and run.NAME.reciprocal_rank.
+
+    normalise: minmax goes from 1/n for the worst of n documents to 1, zscore counts standard deviations above the
+    worst, rank is (n + 1 − rank)/n, none leaves scores as they are, which must then be above 0.
+    """
+
+    ranker: Ranker
+    normalise: Literal["minmax", "zscore", "rank", "none"] = "minmax"
+
+    stored = contents(FITTED, ranker_=part(Ranker, features="runs"))
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Fit the ranker on the runs' features."""
+        if self.normalise not in NORMALISATIONS:
+            raise DataError(f"Unknown normalisation {self.normalise!r}. Known: {', '.join(NORMALISATIONS)}.")
+        runs_of(type(self), data.feature_names)
+        data.candidates.require_moderate()
+        self._remember_features(data)
+        held_out = None if valid is None else replace(valid, candidates=self.joined(valid.candidates))
+        self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=self.joined(data.candidates)), valid=held_out)
+        return self
+
+    def _check_stored(self, known: Known) -> None:
+        """The ranker inside sees the runs among the features."""
+        known.tie("runs", len(run_columns(self.feature_names_)), "OnRuns.ranker_")
+
+    def _predict(self, seen: Candidates, /) -> Floats:
+        return self.ranker_.predict(self.joined(seen))
+
+    def _answer(self, seen: Candidates, /) -> Answer:
+        why = depends_on_the_list(type(self), "sees every run's scores on the scale of its own list")
+        return refused(self.ranker_.answer(self.joined(seen)), why)
+
+    def joined(self, candidates: Candidates) -> Candidates:
+        """The documents with a feature per run."""
+        runs, scale = run_columns(self.feature_names_), NORMALISATIONS[self.normalise]
+        found = np.zeros((len(candidates.features), len(runs)))
+        for query in range(len(candidates)):
+            rows = candidates.rows(query)
+            for column, run in enumerate(runs):
+                listed = np.flatnonzero(candidates.features[rows, run.reciprocal_rank] > 0) + rows.start
+                if len(listed):
+                    found[listed, column] = scale(candidates.features[listed, run.score])
+        return replace(candidates, features=found, feature_names=tuple(run.name for run in runs))
