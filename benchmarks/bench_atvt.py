@@ -10,7 +10,7 @@ from benchmarks.results import Result
 from benchmarks.timing import best_seconds
 from benchmarks.worlds import World
 from querywise import Judged
-from querywise.learners.regression.targets import transforms
+from querywise.learners.regression import transforms
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.rankers.atvt import ATVT
 

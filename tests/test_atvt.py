@@ -25,8 +25,7 @@ from querywise.evaluation.compare import compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.tuning import Trial, cross_validate
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.regression.kernel import KernelRidge
-from querywise.learners.regression.targets import Penalty, transforms
+from querywise.learners.regression import KernelRidge, Penalty, transforms
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.methods import find_method
 from querywise.rankers.atvt import ATVT, Variant

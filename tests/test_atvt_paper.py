@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
-from querywise.learners.regression.kernel import KernelRidge
-from querywise.learners.regression.targets import Penalty, Transforms, bent, nearest_lines, transforms
+from querywise.learners.regression import KernelRidge, Penalty, Transforms, bent, nearest_lines, transforms
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.rankers.atvt import ATVT
 from querywise.reproduction.zha2006 import distance

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from querywise.evaluation.breakdown import DIFFICULTIES, Breakdown, Group
+from querywise.evaluation.rankings import DIFFICULTIES, Breakdown, Group
 from querywise.reproduction import lin2011
 from querywise.reproduction.papers import claimed, untestable, write_findings
 

@@ -21,9 +21,8 @@ from querywise.learners.classic.listnet import ListNet, _Lists
 from querywise.learners.classic.lists import BestRound, Worth
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import find_measure
-from querywise.measures.order import RankedList, order
+from querywise.measures.order import FLAVOURS, RankedList, order
 from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.single import OneFeature

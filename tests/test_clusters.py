@@ -24,9 +24,8 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.locality.groupings import RelevantClusters
 from querywise.locality.views.divergence import Divergence
 from querywise.locality.views.topmean import TopMean, TwoModels
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision
-from querywise.measures.order import RankedList
+from querywise.measures.order import FLAVOURS, RankedList
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.single import OneFeature, Single
 from querywise.rankers.wrappers import QueryNormalised, normalised

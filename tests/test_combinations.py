@@ -15,9 +15,8 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.linear import LinearModels
 from querywise.learners.local_models import FittedModels
 from querywise.locality.combinations import SimilarQueries, by_distance, normalised, without_the_weak
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision, precision_table
-from querywise.measures.order import RankedList
+from querywise.measures.order import FLAVOURS, RankedList
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples, inside, ragged
 

@@ -14,10 +14,9 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import CHOSEN, Compared, compare
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.rankings import examples
+from querywise.evaluation.rankings import class_shares, examples
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tune
 from querywise.learners.ranksvm.ranksvm import RankSVM

@@ -45,7 +45,7 @@ from querywise.learners.linear import LinearModel, LinearModels
 from querywise.learners.local_models import FittedModels, PreparedRows
 from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.regression import KernelRidge
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.groupings import Clusters, RelevantClusters

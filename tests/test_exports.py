@@ -46,7 +46,7 @@ from querywise.learners.classic.adarank import AdaRank
 from querywise.learners.classic.hyperplanes import MultipleHyperplanes
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.classic.rankboost import RankBoost
-from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.regression import KernelRidge
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.views.columns import Columns, SideBySide

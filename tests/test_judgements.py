@@ -30,8 +30,8 @@ from querywise.evaluation.tuning import tune
 from querywise.learners.classic.lists import Worth
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
+from querywise.measures.order import FLAVOURS
 from querywise.methods import METHODS
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
@@ -362,8 +362,8 @@ def test_trees_stop_where_the_whole_is_ranked_best() -> None:
 
 
 def test_difficulty_counts_judged_documents(tmp_path: Path) -> None:
-    from querywise.evaluation.breakdown import relevant_documents
     from querywise.evaluation.compare import compare
+    from querywise.evaluation.rankings import relevant_documents
 
     data = many()
     compared = compare({"one": lambda train, valid: RankSVM().fit(train)}, make_folds(data))

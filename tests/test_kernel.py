@@ -12,8 +12,8 @@ from scipy import optimize
 from sklearn.kernel_ridge import KernelRidge as Theirs
 
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.regression import kernel as module
-from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners import regression as module
+from querywise.learners.regression import KernelRidge
 from querywise.runtime.arrays import Floats
 from tests.worlds import examples
 

@@ -13,9 +13,8 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import expected_reciprocal_rank, find_measure
-from querywise.measures.order import RankedList
+from querywise.measures.order import FLAVOURS, RankedList
 from querywise.measures.score_files import read_scores
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import GOLDEN

@@ -14,7 +14,7 @@ from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.regression import KernelRidge
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.neighborhoods import Nearest, Radius

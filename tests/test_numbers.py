@@ -35,9 +35,8 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.learners.classic.adarank import AdaRank
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import dcg, find_measure, mean_ndcg, ndcg
-from querywise.measures.order import RankedList, order
+from querywise.measures.order import FLAVOURS, RankedList, order
 from querywise.measures.score_files import read_scores
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.weights.fusion import Fusion

@@ -21,9 +21,8 @@ from querywise.learners.linear import LinearModel
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
 from querywise.locality.views.topmean import TopMean
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision, average_precisions, precision_table
-from querywise.measures.order import RankedList
+from querywise.measures.order import FLAVOURS, RankedList
 from querywise.rankers.clusters import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.single import Single

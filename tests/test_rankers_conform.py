@@ -24,7 +24,7 @@ from querywise.learners.classic.hyperplanes import MultipleHyperplanes
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.regression import KernelRidge
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.neighborhoods import Nearest, Radius

@@ -16,9 +16,9 @@ from querywise.evaluation.compare import compare
 from querywise.evaluation.rankings import why
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Reasons, uses
-from querywise.explanations import reasons as module
+from querywise.explanations import importance as module
 from querywise.explanations.contributions import contributions, contributions_in, one_query
-from querywise.explanations.reasons import reasons
+from querywise.explanations.importance import reasons
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend

@@ -28,10 +28,9 @@ from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
-from querywise.evaluation.breakdown import breakdowns, by_difficulty, by_quarter
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
-from querywise.evaluation.rankings import extremes
+from querywise.evaluation.rankings import breakdowns, by_difficulty, by_quarter, extremes
 from querywise.evaluation.trained import Fit
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores

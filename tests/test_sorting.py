@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.runtime.sorting import smallest
+from querywise.runtime.compiled import smallest
 
 
 @settings(deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
+from querywise.learners.regression import Penalty, Transforms, penalties, squared_errors, transforms
 from querywise.runtime.arrays import Floats
 from tests.worlds import examples
 

@@ -19,7 +19,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.evaluate import evaluate
 from querywise.explanations.explain import explain
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.regression import KernelRidge
 from querywise.locality.neighborhoods import Search
 from querywise.locality.views.columns import Columns, SideBySide
 from querywise.locality.views.learned import GradientView

@@ -23,7 +23,7 @@ from querywise.learners.classic.hyperplanes import MultipleHyperplanes
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.local_models import PreparedRows
-from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.regression import KernelRidge
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.learners.trees.context import QueryContext
 from querywise.rankers.wrappers import QueryNormalised

@@ -20,8 +20,17 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.explanations.explain import explain, why
 from querywise.methods import METHODS
 from querywise.rankers.weights.by_query import ForestWeights, WeightsByQuery
-from querywise.rankers.weights.fusion import Confidence, EqualWeights, Fusion, ReciprocalRank, Weights
-from querywise.rankers.weights.lists import Lists, best_of, normalised_runs, options_for
+from querywise.rankers.weights.fusion import (
+    Confidence,
+    EqualWeights,
+    Fusion,
+    Lists,
+    ReciprocalRank,
+    Weights,
+    best_of,
+    normalised_runs,
+    options_for,
+)
 from querywise.retrieval.signals import signals
 from querywise.storage import load, save
 from tests.worlds import as_runs, ragged

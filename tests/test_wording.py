@@ -31,7 +31,7 @@ OTHERS = "ray start --head"  # a command that is not ours
 BESIDE_AN_EXPORT = (
     "exports/elasticsearch.py",
     "exports/elasticsearch_native.py",
-    "exports/readme.py",
+    "exports/manifest.py",
     "exports/routing.py",
     "exports/scripts/",
     "exports/solr.py",

@@ -107,7 +107,7 @@ _MOVED = {
     "GradientView": "querywise.locality.views.learned",
     "Index": "querywise.retrieval.index",
     "Judgements": "querywise.data.judgements",
-    "KernelRidge": "querywise.learners.regression.kernel",
+    "KernelRidge": "querywise.learners.regression",
     "LearnedMetric": "querywise.locality.views.learned",
     "ListNet": "querywise.learners.classic.listnet",
     "MultipleHyperplanes": "querywise.learners.classic.hyperplanes",

@@ -51,7 +51,7 @@ from querywise.learners.classic.hyperplanes import MultipleHyperplanes as Multip
 from querywise.learners.classic.listnet import ListNet as ListNet
 from querywise.learners.classic.rankboost import RankBoost as RankBoost
 from querywise.learners.ranksvm.ranksvm import RankSVM as RankSVM
-from querywise.learners.regression.kernel import KernelRidge as KernelRidge
+from querywise.learners.regression import KernelRidge as KernelRidge
 from querywise.learners.trees.boosting import LambdaMART as LambdaMART
 from querywise.learners.trees.boosting import TreeRegression as TreeRegression
 from querywise.learners.trees.context import QueryContext as QueryContext

@@ -120,7 +120,7 @@ def compare(
     from querywise.evaluation.tuning import without_hints
     from querywise.jobs.compare import Asked, run
     from querywise.jobs.origins import begun, titles_of
-    from querywise.measures.flavours import find_flavour
+    from querywise.measures.order import find_flavour
     from querywise.methods import find_method, settings_of_several
     from querywise.retrieval.reading import folds_of
 

@@ -95,8 +95,8 @@ def fit(
         from querywise.data.rows import reading_for
         from querywise.evaluation.tuning import without_hints
         from querywise.jobs.fit import AMONG, AUTO, Asked, run
-        from querywise.measures.flavours import find_flavour
         from querywise.measures.formulas import find_measures
+        from querywise.measures.order import find_flavour
         from querywise.methods import find_method, parse_settings
         from querywise.storage import check_model_folder
 

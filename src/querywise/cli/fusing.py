@@ -96,7 +96,7 @@ def fuse(
     from querywise.evaluation.tuning import without_hints
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
     from querywise.jobs.origins import begun
-    from querywise.measures.flavours import find_flavour
+    from querywise.measures.order import find_flavour
     from querywise.methods import current_name
 
     measures = measures_from(measures, measure, quiet=quiet)

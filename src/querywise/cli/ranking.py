@@ -103,8 +103,8 @@ def evaluate(
     """
     from querywise.evaluation.significance import find_test
     from querywise.jobs.evaluate import run
-    from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
+    from querywise.measures.order import find_flavour
     from querywise.runtime.files import check_writable
 
     find_measures(measures)

@@ -274,7 +274,7 @@ def _say_weights(done: Written, out: Path) -> None:
 
 
 def _say_models(done: Written, out: Path) -> None:
-    from querywise.exports.readme import exactness_sentence
+    from querywise.exports.manifest import exactness_sentence
 
     say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {done.engine} written to {out}")
     if len(done.models) > _MANY:

@@ -29,8 +29,8 @@ from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.systems import FoldsGiven, folds_of, systems_of
 from querywise.evaluation.trained import Explain, Extra, Fit, Observe, Trained, train
 from querywise.evaluation.tuning import Edge, edges_in, hint_at
-from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measures
+from querywise.measures.order import find_flavour
 from querywise.retrieval.adapting import Taught, taught_by
 from querywise.retrieval.twins import Facts
 from querywise.runtime.arrays import Bools, Floats, Ints

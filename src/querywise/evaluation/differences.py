@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from querywise.data.coverage import Coverage
-from querywise.display.axes import axes_or_new, finish, looks, plain
-from querywise.display.tables import Cell, Column, table
+from querywise.display.tables import Cell, Column, axes_or_new, finish, looks, plain, table
 from querywise.display.words import in_columns, p_value, short
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation
@@ -22,7 +21,7 @@ from querywise.evaluation.significance import (
     corrected,
     find_test,
 )
-from querywise.measures.flavours import find_flavour
+from querywise.measures.order import find_flavour
 from querywise.runtime.files import atomic_text
 from querywise.runtime.values import JsonObject, json_text
 

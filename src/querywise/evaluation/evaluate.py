@@ -16,14 +16,20 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import Grades, grades_from
 from querywise.data.labels import checked_weights
 from querywise.data.runs import Run
-from querywise.display.axes import COLOURS, UP, axes_or_new, finish, plain
-from querywise.display.tables import Frame, as_frame, table
+from querywise.display.tables import COLOURS, UP, Frame, as_frame, axes_or_new, finish, plain, table
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.foreign import System, is_system, name_of, scorer_of
-from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import find_measures
-from querywise.measures.order import RankedList, ScoreOrder, as_compared, check_scores, ranked_lists
+from querywise.measures.order import (
+    Flavour,
+    RankedList,
+    ScoreOrder,
+    as_compared,
+    check_scores,
+    find_flavour,
+    ranked_lists,
+)
 from querywise.runtime.arrays import Floats, frozen
 from querywise.runtime.files import PathLike, atomic_text
 from querywise.runtime.values import JsonObject, json_text

@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 
 from querywise.display.words import p_in_words, p_value
-from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.leaks import TwinGain
 from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.oracle import Halves, best_of, reachable
 from querywise.evaluation.query_vectors import VectorGains, vector_gains
-from querywise.evaluation.rankings import Example, extremes
+from querywise.evaluation.rankings import Breakdown, Example, breakdowns, extremes, relevant_documents
 from querywise.evaluation.significance import (
     SIGNIFICANT,
     TEST_NAMES,

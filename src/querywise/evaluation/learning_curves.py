@@ -14,8 +14,7 @@ import numpy as np
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.data.query_groups import first_groups
-from querywise.display.axes import axes_or_new, finish, legend, looks, plain
-from querywise.display.tables import Column, Frame, as_frame, table, together
+from querywise.display.tables import Column, Frame, as_frame, axes_or_new, finish, legend, looks, plain, table, together
 from querywise.display.words import counted, in_columns, p_in_words, p_value, short
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline

@@ -9,9 +9,8 @@ import numpy as np
 
 from querywise.contracts.answers import Answer, Models, Scorer, answer_of
 from querywise.data.judged import Judged
-from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import precision_table
-from querywise.measures.order import tie_break
+from querywise.measures.order import Flavour, find_flavour, tie_break
 from querywise.runtime.arrays import Bools, Floats
 
 _SEED = 0  # of the halves

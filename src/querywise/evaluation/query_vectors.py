@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.display.words import counted, p_in_words
-from querywise.evaluation.breakdown import by_quarter
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation, evaluate_run
+from querywise.evaluation.rankings import by_quarter
 from querywise.evaluation.significance import TEST_NAMES, Comparison, Corrected, corrected, find_test
 from querywise.retrieval.adapting import Taught
 from querywise.retrieval.features import ADAPTED

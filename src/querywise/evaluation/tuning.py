@@ -17,8 +17,7 @@ from querywise.data.judged import Judged
 from querywise.data.labels import require_same_labels
 from querywise.data.query_groups import deal_in_turn
 from querywise.data.training import Training, as_taken
-from querywise.display.axes import DOWN, UP, axes_or_new, finish, plain
-from querywise.display.tables import Column, Frame, as_frame
+from querywise.display.tables import DOWN, UP, Column, Frame, as_frame, axes_or_new, finish, plain
 from querywise.display.words import counted
 from querywise.errors import DataError, EdgeHint
 from querywise.evaluation.evaluate import evaluate

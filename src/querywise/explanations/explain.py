@@ -14,8 +14,7 @@ from querywise.contracts.asking import missing_for, nobody
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
-from querywise.display.axes import axes_or_new, bars, plain
-from querywise.display.tables import Column, Frame, as_frame, table, together
+from querywise.display.tables import Column, Frame, as_frame, axes_or_new, bars, plain, table, together
 from querywise.display.words import counted
 from querywise.errors import DataError, NotFittedError
 from querywise.explanations.contributions import contributions_in

@@ -1,15 +1,19 @@
-"""How much each feature counts in a ranker's order: by its part of the scores, by the gain of splits, by permutation.
+"""How much each feature counts in a ranker's order: over many queries, and for one query in short.
 
 With c_j(d) what feature j adds to the score of document d under the model that scores its query, the importance by
 contributions is the mean over queries of the spread of c_j over the query's documents. Under a linear model that is
 |w_j| times the spread of the feature within the query. Permutation gives a feature's values to other documents of the
 same query; its importance is by how much the measure falls.
+
+In short, for every query a few candidates spread evenly over its ranking are taken: what a document has of a feature
+is c_j(d) less its mean over these candidates, divided by the spread of their scores. The feature's share in the query's
+order is the spread of c_j over them, divided by the sum of these spreads.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,13 +21,14 @@ from querywise.contracts.answers import Answer, Answers, Model, Scorer, answer_o
 from querywise.contracts.forms import Linear, Refusal, no_sum
 from querywise.contracts.protocols import KnowsGains
 from querywise.data.judged import Candidates, Judged
-from querywise.display.axes import axes_or_new, bars
-from querywise.display.tables import Column, Frame, as_frame, table
+from querywise.display.tables import Column, Frame, as_frame, axes_or_new, bars, table
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.foreign import Foreign, System, scorer_of
-from querywise.explanations.contributions import contributions_in
+from querywise.evaluation.trained import Reasons
+from querywise.explanations.contributions import contributions_in, one_query
+from querywise.measures.order import order
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import track
 from querywise.runtime.threads import checkpoint
@@ -34,6 +39,12 @@ if TYPE_CHECKING:
 How: TypeAlias = Literal["contributions", "gain", "permutation"]
 _HOWS: tuple[How, ...] = ("contributions", "gain", "permutation")
 _MOST = 15  # rows of a table, or bars of a figure
+FIRST = 5  # documents of a ranking
+FURTHER = 3  # relevant documents below them
+MOST_QUERIES = 150  # where a score is no weighted sum of features: Shapley values take long
+_SPREAD = 8  # candidates of a query that stand for all of them
+_FEATURES = 3  # of a document
+_LEAST = 0.005  # what is less is not told
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,3 +270,85 @@ def _errors(by_query: Floats) -> Floats:
     count = len(by_query)
     found: Floats = by_query.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(by_query.shape[1])
     return found
+
+
+class _Found(NamedTuple):
+    """Of one query: names of features, their shares under its model and under the global one, and some documents."""
+
+    labels: tuple[str, ...]
+    here: Floats
+    everyone: Floats
+    why: list[list[float]]
+
+
+def reasons(answer: Answer, test: Judged) -> Reasons:
+    """Those of the queries of a test part; where scores are no sums over features, why there are none."""
+    if answer.facts().elsewhere:
+        return Reasons(refused="Its scores were computed elsewhere.")
+    chosen = _chosen(answer, test)
+    found: dict[int, _Found] = {}
+    try:
+        for query in track(chosen.tolist(), "Explaining rankings", "queries"):
+            checkpoint()
+            told = _of_query(one_query(answer, query), test.labels[test.candidates.rows(query)])
+            if told is not None:
+                found[query] = told
+    except DataError as error:
+        return Reasons(refused=str(error))
+    if not found:
+        return Reasons(refused="All documents of a query have the same score.")
+    here, everyone = (np.array([getattr(each, side) for each in found.values()]) for side in ("here", "everyone"))
+    mean = [each.mean(axis=0).round(6).tolist() for each in (here, everyone, np.abs(here - everyone))]
+    return Reasons(
+        features=[_called(label) for label in next(iter(found.values())).labels],
+        queries=len(found),
+        here=mean[0],
+        everyone=mean[1],
+        moved=mean[2],
+        why=[found[query].why if query in found else [] for query in range(len(test))],
+    )
+
+
+def _chosen(answer: Answer, test: Judged) -> Ints:
+    """The queries that are explained: all with two documents or more, or as many of them as there is time for."""
+    several = np.flatnonzero(test.candidates.sizes > 1)
+    if is_linear(answer) or len(several) <= MOST_QUERIES:
+        return several
+    return several[_spread(len(several), MOST_QUERIES)]
+
+
+def _of_query(answer: Answer, labels: Ints) -> _Found | None:
+    ranked = order(answer.scores(), np.array([0, len(labels)]))
+    spread, below = ranked[_spread(len(ranked), _SPREAD)], ranked[FIRST:]
+    shown = np.concatenate([ranked[:FIRST], below[labels[below] > 0][:FURTHER]])
+    rows = np.unique(np.concatenate([spread, shown]))
+    found = contributions_in(answer, rows)
+    among = np.searchsorted(rows, spread)
+    here, everyone = _shares(found.here[among]), _shares(found.everyone[among])
+    unit = float(found.here[among].sum(axis=1).std())
+    if here is None or everyone is None or not unit:
+        return None
+    parts = (found.here[np.searchsorted(rows, shown)] - found.here[among].mean(axis=0)) / unit
+    return _Found(found.labels, here, everyone, [_told(*each) for each in zip(shown.tolist(), parts, strict=True)])
+
+
+def _shares(parts: Floats) -> Floats | None:
+    """The share of each feature in the spread of scores; None where there is none."""
+    spreads: Floats = parts.std(axis=0)
+    total = float(spreads.sum())
+    return spreads / total if total > 0 else None
+
+
+def _told(row: int, parts: Floats) -> list[float]:
+    largest = np.argsort(-np.abs(parts), kind="stable")[:_FEATURES].tolist()
+    pairs = [(column, round(float(parts[column]), 2)) for column in largest if abs(parts[column]) >= _LEAST]
+    return [row, *(number for pair in pairs for number in pair)]
+
+
+def _called(label: str) -> str:
+    return f"feature {label}" if label.isdecimal() else label
+
+
+def _spread(count: int, most: int) -> Ints:
+    """Places from the first to the last, evenly, at most so many."""
+    return np.unique(np.linspace(0, count - 1, most).round().astype(np.int64))

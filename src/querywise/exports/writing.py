@@ -24,7 +24,7 @@ from querywise.exports.arithmetic import (
     scaled_within_queries,
 )
 from querywise.exports.joining import request_script, scripts_of
-from querywise.exports.manifest import FORMAT_VERSION, MANIFEST, read_raw_manifest
+from querywise.exports.manifest import FORMAT_VERSION, MANIFEST, models_readme, read_raw_manifest, weights_readme
 from querywise.exports.models import (
     Exported,
     answer_to_nobody,
@@ -34,7 +34,6 @@ from querywise.exports.models import (
     largest_number,
     numbers_in,
 )
-from querywise.exports.readme import models_readme, weights_readme
 from querywise.exports.routing import routing_of
 from querywise.exports.target import Content, StoredModels, Written, as_text, identifier
 from querywise.exports.targets import FUSE_RUNS, TARGETS, find_target

@@ -19,7 +19,7 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit, without_hints
-from querywise.explanations.reasons import reasons
+from querywise.explanations.importance import reasons
 from querywise.jobs.origins import ended
 from querywise.measures.formulas import find_measures
 from querywise.measures.score_files import read_scores

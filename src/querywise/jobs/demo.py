@@ -14,14 +14,13 @@ from querywise.data.collections import Collection, Document, write_collection
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
-from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.findings import Findings, findings
-from querywise.evaluation.rankings import examples
+from querywise.evaluation.rankings import class_shares, examples
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
-from querywise.explanations.reasons import reasons
+from querywise.explanations.importance import reasons
 from querywise.jobs.origins import ended
 from querywise.methods import METHODS
 from querywise.report.contents import Origin

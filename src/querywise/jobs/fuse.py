@@ -26,7 +26,7 @@ from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Explain, Fit
 from querywise.evaluation.tuning import TunedFit, cross_validate
-from querywise.explanations.reasons import reasons
+from querywise.explanations.importance import reasons
 from querywise.jobs.origins import ended
 from querywise.measures.formulas import average_precision, find_measure, find_measures, ndcg
 from querywise.measures.score_files import write_run

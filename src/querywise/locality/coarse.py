@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.runtime.arrays import Floats, Ints, Singles
-from querywise.runtime.compiled import compiled, compiled_loosely
-from querywise.runtime.sorting import smallest
+from querywise.runtime.compiled import compiled, compiled_loosely, smallest
 
 _MOST = 127  # of the whole numbers of points
 _MOST_OF_PLACES = 32_767

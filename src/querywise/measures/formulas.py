@@ -11,8 +11,7 @@ import numpy as np
 
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
-from querywise.measures.flavours import Flavour
-from querywise.measures.order import RankedList, as_compared
+from querywise.measures.order import Flavour, RankedList, as_compared
 from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.threads import in_threads
 
@@ -40,7 +39,7 @@ def dcg_curve(labels: Ints, flavour: Flavour, table: Floats | None = None) -> Fl
 
     .. math:: \mathrm{dcg}_k = \sum_{i=1}^{k} \mathrm{gains}_i / \mathrm{discounts}_i
 
-    >>> from querywise.measures.flavours import FLAVOURS
+    >>> from querywise.measures.order import FLAVOURS
     >>> dcg_curve(np.array([2, 0, 1]), FLAVOURS["standard"])
     array([3. , 3. , 3.5])
     """
@@ -64,7 +63,7 @@ def ndcg_curve(ranked: RankedList, flavour: Flavour) -> Floats:
     ndcg@k = dcg@k / ideal dcg@k with dcg@k = Σ_{i ≤ k} gain(yᵢ) / discount(i); the flavour has gain and discount. It
     goes on beyond the list's end where judged documents are missing from it.
 
-    >>> from querywise.measures.flavours import FLAVOURS
+    >>> from querywise.measures.order import FLAVOURS
     >>> ndcg_curve(RankedList(np.array([0, 1])), FLAVOURS["letor4"])
     array([0., 1.])
     """
@@ -112,7 +111,7 @@ def dcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 def average_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """The sum of the precision at the positions of the relevant documents, divided by how many there are in all.
 
-    >>> from querywise.measures.flavours import FLAVOURS
+    >>> from querywise.measures.order import FLAVOURS
     >>> average_precision(RankedList(np.array([1, 0, 1])), None, FLAVOURS["standard"]) == (1 / 1 + 2 / 3) / 2
     True
     """
@@ -126,7 +125,7 @@ def average_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> fl
 def average_precisions(labels: Ints, scores: Floats, flavour: Flavour) -> Floats:
     """One query's average precision under many scorings, a column each; tied documents keep their order.
 
-    >>> from querywise.measures.flavours import FLAVOURS
+    >>> from querywise.measures.order import FLAVOURS
     >>> average_precisions(np.array([1, 0]), np.array([[2.0, 1.0], [1.0, 2.0]]), FLAVOURS["standard"])
     array([1. , 0.5])
     """
@@ -230,7 +229,7 @@ def precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 def recall(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """The share of all relevant documents that are among the first k.
 
-    >>> from querywise.measures.flavours import FLAVOURS
+    >>> from querywise.measures.order import FLAVOURS
     >>> recall(RankedList(np.array([1, 0]), missed=np.array([1])), 2, FLAVOURS["standard"])
     0.5
     """

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.compiled import compiled, compiled_loosely
-from querywise.runtime.sorting import ascending
+from querywise.runtime.compiled import ascending, compiled, compiled_loosely
 
 _FEW = 24  # relevant documents up to which their places are counted: sorting all documents takes longer
 

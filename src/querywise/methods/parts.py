@@ -12,7 +12,7 @@ from querywise.errors import DataError
 if TYPE_CHECKING:
     from querywise.contracts.protocols import QueryView, Ranker
     from querywise.learners.ranksvm.ranksvm import RankSVM
-    from querywise.learners.regression.kernel import KernelRidge
+    from querywise.learners.regression import KernelRidge
     from querywise.learners.trees.boosting import LambdaMART, TreeRegression
     from querywise.locality.neighborhoods import Nearest, Radius
     from querywise.locality.views.columns import SignalView
@@ -147,7 +147,7 @@ def neighborhood(
 
 def regressor(
     forest: Annotated[type[TreeRegression], f"{_BOOSTING}:TreeRegression", *GROWTH],
-    smooth: Annotated[type[KernelRidge], "querywise.learners.regression.kernel:KernelRidge", "kernel", "width", "l2"],
+    smooth: Annotated[type[KernelRidge], "querywise.learners.regression:KernelRidge", "kernel", "width", "l2"],
     base: Literal["trees", "kernel"] = "trees",
 ) -> TreeRegression | KernelRidge:
     """A regression by name.

@@ -21,7 +21,7 @@ from querywise.contracts.protocols import Regressor, Transparent, Watching
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import refuse_gains, refuse_weights, values_of
 from querywise.errors import DataError
-from querywise.learners.regression.targets import (
+from querywise.learners.regression import (
     Penalty,
     Transforms,
     bent,

@@ -27,8 +27,8 @@ from querywise.locality.groupings import Clusters, RelevantClusters, nearest_cen
 from querywise.locality.views.divergence import Divergence
 from querywise.locality.views.looking import looked_at, relevant_points, without_vector
 from querywise.locality.views.topmean import TopMean, TwoModels
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import precision_table
+from querywise.measures.order import FLAVOURS
 from querywise.rankers.neighbors import fitted_view, has_relevant
 from querywise.rankers.single import OneFeature
 from querywise.runtime.arrays import Bools, Floats, Ints

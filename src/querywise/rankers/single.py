@@ -16,8 +16,8 @@ from querywise.data.rows import require_whole
 from querywise.data.training import Training, as_taken, takes_parts
 from querywise.errors import DataError
 from querywise.learners.linear import LinearModels
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import precision_table
+from querywise.measures.order import FLAVOURS
 from querywise.retrieval.lists import PLAIN, SIMILARITY
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached

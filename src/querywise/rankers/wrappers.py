@@ -16,7 +16,7 @@ from querywise.data.normalisation import NORMALISATIONS
 from querywise.data.rows import MEAN
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
-from querywise.rankers.weights.lists import runs_of
+from querywise.rankers.weights.fusion import runs_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from unicodedata import east_asian_width
 
-from querywise.display.axes import COLOURS
-from querywise.display.axes import looks as looks_of
+from querywise.display.tables import COLOURS
+from querywise.display.tables import looks as looks_of
 from querywise.display.words import short
 
 WIDTH, HEIGHT = 560, 300

@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from querywise.evaluation.breakdown import Breakdown
 from querywise.evaluation.findings import Findings
-from querywise.evaluation.rankings import Example
+from querywise.evaluation.rankings import Breakdown, Example
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report import drawings
 from querywise.report.sections import (

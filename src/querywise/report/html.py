@@ -19,10 +19,18 @@ from importlib.resources import files
 import numpy as np
 
 from querywise.display.words import counted, p_value, short
-from querywise.evaluation.breakdown import nearest_distances, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings, MethodFinding
-from querywise.evaluation.rankings import all_ranks, document_names, grades, query_texts, ranked, why
+from querywise.evaluation.rankings import (
+    all_ranks,
+    document_names,
+    grades,
+    nearest_distances,
+    query_texts,
+    ranked,
+    relevant_documents,
+    why,
+)
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report.charts import round_numbers
 from querywise.report.contents import Origin, duration

@@ -19,7 +19,7 @@ from querywise.evaluation.rankings import Example
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
 from querywise.explanations.explain import Explanation, Reason
-from querywise.measures.flavours import find_flavour
+from querywise.measures.order import find_flavour
 from querywise.report.sections import twins_tables, twins_text, vectors_tables
 from querywise.report.tables import Table as Written
 from querywise.retrieval.search import Answer

@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from querywise.display.words import without_controls
-from querywise.evaluation.breakdown import nearest_distances, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings, as_json
-from querywise.evaluation.rankings import query_texts, run_of, titles_needed
+from querywise.evaluation.rankings import nearest_distances, query_texts, relevant_documents, run_of, titles_needed
 from querywise.evaluation.resume import file_name
 from querywise.measures.score_files import unfit_for_runs, write_runs
 from querywise.report.contents import Origin, Titles, contents, files_of

@@ -24,8 +24,15 @@ from querywise.evaluation.trained import Fit
 from querywise.methods import Method, find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table, values_and_p
-from querywise.reproduction.figures import line_figure, steps_figure
-from querywise.reproduction.papers import NUMBERS, Sets, each_in_a_folder, usual_flavour, write_findings
+from querywise.reproduction.papers import (
+    NUMBERS,
+    Sets,
+    each_in_a_folder,
+    line_figure,
+    steps_figure,
+    usual_flavour,
+    write_findings,
+)
 from querywise.reproduction.peers import SEEDS
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Fold, Folds
-from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.rankings import class_shares
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS

@@ -23,8 +23,8 @@ import numpy as np
 
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
-from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.rankings import class_shares
 from querywise.evaluation.significance import equivalence_test, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, tune_or_fit
@@ -32,7 +32,6 @@ from querywise.locality.neighborhoods import Search
 from querywise.methods import METHODS
 from querywise.rankers.neighbors import fitted_view
 from querywise.report.tables import Table
-from querywise.reproduction.figures import line_figure, plane_figure
 from querywise.reproduction.geng2008_sweep import (
     CLASSES,
     KNN,
@@ -55,7 +54,9 @@ from querywise.reproduction.papers import (
     claimed,
     fitting,
     gain_of,
+    line_figure,
     p_of,
+    plane_figure,
     rows_table,
     tests_of,
     untestable,

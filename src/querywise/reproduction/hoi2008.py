@@ -30,7 +30,6 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, cross_validate
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.figures import line_figure
 from querywise.reproduction.papers import (
     FLAVOUR,
     NO_BACK_OFF,
@@ -38,6 +37,7 @@ from querywise.reproduction.papers import (
     claimed,
     fitting,
     gain_of,
+    line_figure,
     p_of,
     p_text,
     rows_table,

@@ -35,8 +35,7 @@ from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
 from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.by_query import WeightsByQuery
-from querywise.rankers.weights.fusion import Weights
-from querywise.rankers.weights.lists import normalised_runs, options_for
+from querywise.rankers.weights.fusion import Weights, normalised_runs, options_for
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.papers import p_of, write_findings
 from querywise.runtime.arrays import Floats

@@ -24,23 +24,23 @@ import numpy as np
 
 from querywise.contracts.answers import Sizes
 from querywise.data.folds import Fold, Folds
-from querywise.evaluation.breakdown import Breakdown, difficulty_breakdown, relevant_documents
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import oracle_gap
-from querywise.evaluation.rankings import Example, extremes
+from querywise.evaluation.rankings import Breakdown, Example, difficulty_breakdown, extremes, relevant_documents
 from querywise.evaluation.significance import equivalence_test, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tune
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table, values_and_p
-from querywise.reproduction.figures import counts_figure, line_figure
 from querywise.reproduction.papers import (
     FLAVOUR,
     Claim,
     claimed,
+    counts_figure,
     fitting,
     gain_of,
+    line_figure,
     p_of,
     rows_table,
     tests_of,

@@ -44,8 +44,7 @@ from querywise.evaluation.tuning import Tuned, cross_validated, tune
 from querywise.methods import METHODS
 from querywise.rankers.atvt import ATVT
 from querywise.report.tables import Cell, Column, Table, columns_of
-from querywise.reproduction.figures import gains_figure, line_figure
-from querywise.reproduction.papers import Claim, claimed, p_text, untestable, write_findings
+from querywise.reproduction.papers import Claim, claimed, gains_figure, line_figure, p_text, untestable, write_findings
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import make_folder
 from querywise.runtime.values import Grid, JsonObject

@@ -9,9 +9,8 @@ import numpy as np
 
 from querywise.data.judged import Judged
 from querywise.explanations.explain import depends_on_query
-from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measure
-from querywise.measures.order import RankedList, ranked_lists
+from querywise.measures.order import RankedList, find_flavour, ranked_lists
 from querywise.runtime.arrays import Ints
 from querywise.service.costs import Cost
 from querywise.service.loaded_model import LoadedModel, PerModel

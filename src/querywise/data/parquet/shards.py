@@ -30,11 +30,13 @@ from querywise.data.parquet.arrow import (
     ids_of,
     is_part,
     open_parquet,
+    require_room_for_a_shard,
+    require_room_for_all,
+    require_room_to_read,
     require_short,
     strings_of,
     to_numpy,
 )
-from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all, require_room_to_read
 from querywise.data.parquet.tables import JUDGEMENTS, read_grades
 from querywise.data.query_table import read_queries, read_queries_of
 from querywise.data.rows import first_repeated

@@ -25,14 +25,17 @@ from querywise.data.parquet.arrow import (
     checked,
     ids_of,
     is_part,
+    memory_to_read,
     open_parquet,
     part_name,
+    require_room_to_read,
     require_short,
+    require_short_ids,
+    rows_of,
     to_numpy,
     values_of,
     write_table,
 )
-from querywise.data.parquet.budget import memory_to_read, require_room_to_read, require_short_ids, rows_of
 from querywise.data.rows import Missing, first_repeated
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats

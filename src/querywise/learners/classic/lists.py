@@ -10,9 +10,8 @@ from querywise.data.judgements import Judgements
 from querywise.data.labels import values_of
 from querywise.errors import DataError
 from querywise.learners.weights import check_query_weights
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision, discounts, find_measure, ndcg
-from querywise.measures.order import order
+from querywise.measures.order import FLAVOURS, order
 from querywise.runtime.arrays import Floats, Ints
 
 _LARGEST = 2**31 - 1

@@ -22,8 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.compiled import compiled, compiled_loosely
-from querywise.runtime.sorting import ascending, sort_by
+from querywise.runtime.compiled import ascending, compiled, compiled_loosely, sort_by
 
 MOST_DIRECTLY = 64  # pairs per document
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from querywise.learners.ranksvm.kernels import model_sum
 from querywise.runtime.arrays import Floats, Ints, Singles
-from querywise.runtime.compiled import compiled, compiled_loosely
-from querywise.runtime.sorting import ascending
+from querywise.runtime.compiled import ascending, compiled, compiled_loosely
 
 
 @compiled_loosely

@@ -23,8 +23,8 @@ from querywise.data.judged import Judged
 from querywise.data.labels import require_same_labels, values_of
 from querywise.data.ordering import content_order
 from querywise.errors import DataError
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
+from querywise.measures.order import FLAVOURS
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
 from querywise.runtime.stored import COUNT, Number, Optional, Whole, contents

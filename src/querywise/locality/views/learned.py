@@ -17,8 +17,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Nearest
 from querywise.locality.views.looking import following, known_to, looked_at
 from querywise.locality.views.topmean import TopMean
-from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precisions
+from querywise.measures.order import FLAVOURS
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import parameters_of, unfitted
 from querywise.runtime.stored import contents, floats, part

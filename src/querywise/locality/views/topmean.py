@@ -15,9 +15,8 @@ from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import REFERENCE, Reference, described, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats, for_kernels
-from querywise.runtime.compiled import compiled
+from querywise.runtime.compiled import compiled, smallest
 from querywise.runtime.scaling import Scaling
-from querywise.runtime.sorting import smallest
 from querywise.runtime.stored import Known, Several, Whole, contents, part
 from querywise.runtime.threads import FEW_FOR_BLAS, one_blas_thread
 

@@ -25,8 +25,7 @@ from querywise.locality.views.columns import RunSignals
 from querywise.locality.views.looking import looked_at
 from querywise.locality.views.text import TextView
 from querywise.rankers.neighbors import Around, Locality, without
-from querywise.rankers.weights.fusion import Fusion, OwnWeights, Weights
-from querywise.rankers.weights.lists import Lists, best_of
+from querywise.rankers.weights.fusion import Fusion, Lists, OwnWeights, Weights, best_of
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
 from querywise.runtime.parameters import forget_derived, unfitted

@@ -1,1 +1,0 @@
-"""Regression on grades, for aTVT."""
