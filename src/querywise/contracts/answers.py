@@ -17,7 +17,7 @@ from querywise.contracts.forms import Form, Refusal, no_form, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.stored import MovesQueries
+from querywise.runtime.stored import QueryAdapter
 
 Scale: TypeAlias = Literal["raw", "range", "z", "rank"]
 Rows: TypeAlias = Ints | slice  # some documents of a query, by row
@@ -316,7 +316,7 @@ class Scorer(Protocol):
         ...
 
 
-def adapter_of(ranker: Scorer | None) -> MovesQueries | None:
+def adapter_of(ranker: Scorer | None) -> QueryAdapter | None:
     """What adapts the vectors of queries for a ranker; None if it was trained on vectors as they are."""
     return getattr(ranker, "adapter_", None)
 

@@ -21,7 +21,7 @@ from querywise.data.rows import ZERO, Missing, reading_for
 from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.stored import MovesQueries
+from querywise.runtime.stored import QueryAdapter
 
 if TYPE_CHECKING:
     from querywise.data.frames import Table
@@ -40,7 +40,7 @@ class AnyRanker(Estimator):
 
     feature_count_: int
     feature_names_: tuple[str, ...] | None
-    adapter_: MovesQueries
+    adapter_: QueryAdapter
 
     @property
     def missing_policy(self) -> str:
@@ -70,7 +70,7 @@ class AnyRanker(Estimator):
     def _answer(self, seen: Candidates, /) -> Answer:
         raise NotImplementedError
 
-    def with_adapter(self, adapter: MovesQueries) -> Self:
+    def with_adapter(self, adapter: QueryAdapter) -> Self:
         """Keep what moved the vectors that the candidates were found by, for those of new queries."""
         self.adapter_ = adapter
         return self

@@ -15,7 +15,8 @@ from querywise.contracts.asking import Asked
 from querywise.contracts.forms import Form
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
-from querywise.runtime.arrays import Bools, Floats, Singles
+from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.stored import QueryAdapter
 
 __all__ = [
     "Answer",
@@ -74,25 +75,6 @@ class Ranker(Fittable, Protocol):
 
     def answer(self, candidates: Asked, /) -> Answer:
         """How these queries are scored: the scores, the models behind them, and what explains them."""
-        ...
-
-
-class QueryAdapter(Protocol):
-    """Whatever moves query vectors once it has been fitted, and can be stored in a folder of its own."""
-
-    queries_: Singles
-
-    @property
-    def adapts(self) -> bool:
-        """Whether it moves queries at all."""
-        ...
-
-    def transform(self, query_vectors: Floats) -> Floats:
-        """The vectors that engines are to be asked for."""
-        ...
-
-    def said(self) -> str:
-        """What was learned, in a sentence or two."""
         ...
 
 

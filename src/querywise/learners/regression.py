@@ -27,6 +27,7 @@ functions beyond the linear ones open.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, Self
 
@@ -54,6 +55,7 @@ LARGEST = 1e100  # stands for infinity
 _ROUNDING = 1e-12  # of the terms a slope is made of: one below it is none
 
 
+@dataclass(eq=False, repr=False)
 class KernelRidge(Estimator):
     """A smooth function of standardised features.
 
@@ -67,6 +69,14 @@ class KernelRidge(Estimator):
     Fitting again on the very same features reuses what does not depend on targets and weights, landmarks among it.
     """
 
+    l2: float = 1.0
+    _: KW_ONLY
+    kernel: Kernel = "gaussian"
+    width: float = 1.0
+    exact: int = 2_000
+    landmarks: int = 500
+    seed: int = 0
+
     stored = contents(
         l2=_MODERATE,
         width=_MODERATE,
@@ -77,22 +87,7 @@ class KernelRidge(Estimator):
         whitening_=Absent(floats("points", "directions")),
     )
 
-    def __init__(
-        self,
-        l2: float = 1.0,
-        *,
-        kernel: Kernel = "gaussian",
-        width: float = 1.0,
-        exact: int = 2_000,
-        landmarks: int = 500,
-        seed: int = 0,
-    ) -> None:
-        self.l2 = l2
-        self.kernel = kernel
-        self.width = width
-        self.exact = exact
-        self.landmarks = landmarks
-        self.seed = seed
+    def __post_init__(self) -> None:
         self._seen: Floats | None = None
         self._coordinates: Floats | None = None
 

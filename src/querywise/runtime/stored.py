@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from querywise.runtime.arrays import Floats, Singles
+
 Size: TypeAlias = str | int  # a name, `name+1`, `name>0` (at least one), or the number itself
 LARGEST = 2**63 - 1  # the largest whole number of any value
 
@@ -352,23 +354,29 @@ SHARE = Number(least=0.0, most=1.0)
 ANY_NUMBER = Number(finite=False)  # shown to people, and never computed with
 
 
-class MovesQueries(Protocol):
-    """What a ranker keeps of the adapter by whose vectors its candidates were found."""
+class QueryAdapter(Protocol):
+    """Whatever moves query vectors once it has been fitted, and can be stored: alone, or in a ranker found by them."""
+
+    queries_: Singles
 
     @property
     def adapts(self) -> bool:
         """Whether it moves queries at all."""
         ...
 
-    def transform(self, query_vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The vectors to search by."""
+    def transform(self, query_vectors: Floats) -> Floats:
+        """The vectors that engines are to be asked for."""
+        ...
+
+    def said(self) -> str:
+        """What was learned, in a sentence or two."""
         ...
 
 
 FITTED = contents(  # what every ranker learns
     feature_count_=Whole(0, 100_000, "features"),
     feature_names_=Optional(Several(Text(), "features")),
-    adapter_=Absent(Part(MovesQueries, sizes=None)),
+    adapter_=Absent(Part(QueryAdapter, sizes=None)),
 )
 
 

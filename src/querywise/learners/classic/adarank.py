@@ -8,6 +8,7 @@ queries that f ranks badly decide which feature comes next.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from querywise.runtime.stored import COUNT, Whole, contents, floats, ints
 _SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infinitely much
 
 
+@dataclass(eq=False, repr=False)
 class AdaRank(WeightedSum):
     """A linear ranker boosted from single features, each weighted by how well it ranks the queries still ranked badly.
 
@@ -45,6 +47,13 @@ class AdaRank(WeightedSum):
     array([0, 1])
     """
 
+    rounds: int = 500
+    _: KW_ONLY
+    measure: str = "map"
+    repeat: bool = False
+    scale: Scale = "standard"
+    patience: int = 50
+
     stored = contents(
         rounds=COUNT,
         patience=COUNT,
@@ -52,21 +61,6 @@ class AdaRank(WeightedSum):
         columns_=ints("rounds", below="features"),
         steps_=floats("rounds"),
     )
-
-    def __init__(
-        self,
-        rounds: int = 500,
-        *,
-        measure: str = "map",
-        repeat: bool = False,
-        scale: Scale = "standard",
-        patience: int = 50,
-    ) -> None:
-        self.rounds = rounds
-        self.measure = measure
-        self.repeat = repeat
-        self.scale = scale
-        self.patience = patience
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Add features, until nothing changes or, with `valid`, until early stopping."""

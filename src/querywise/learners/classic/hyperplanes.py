@@ -9,6 +9,7 @@ scores
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from itertools import combinations
 from typing import Literal, Self
 
@@ -28,6 +29,7 @@ from querywise.runtime.scaling import Scale
 from querywise.runtime.stored import FITTED, POSITIVE, contents, floats, ints
 
 
+@dataclass(eq=False, repr=False)
 class MultipleHyperplanes(OneModel):
     """A ranking SVM per pair of grades, combined by Borda count (MHR-BC).
 
@@ -46,25 +48,18 @@ class MultipleHyperplanes(OneModel):
     array([-6.,  0.,  6.])
     """
 
+    l2: float = 1.0
+    _: KW_ONLY
+    loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
+    pairs: Literal["query", "pair"] = "query"
+    scale: Scale = "standard"
+
     stored = contents(
         FITTED,
         l2=POSITIVE,
         grades_=ints("hyperplanes", 2),
         hyperplanes_=floats("hyperplanes", "features"),
     )
-
-    def __init__(
-        self,
-        l2: float = 1.0,
-        *,
-        loss: Literal["squared_hinge", "hinge"] = "squared_hinge",
-        pairs: Literal["query", "pair"] = "query",
-        scale: Scale = "standard",
-    ) -> None:
-        self.l2 = l2
-        self.loss = loss
-        self.pairs = pairs
-        self.scale = scale
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Train every hyperplane. There is no early stopping: `valid` is ignored."""

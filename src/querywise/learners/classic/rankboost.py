@@ -8,6 +8,7 @@ loss, and gives it the weight α = ½ ln((1 + r)/(1 − r)).
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -32,6 +33,7 @@ _MOST_THRESHOLDS = 65_535
 _BLOCK = 2_000_000  # feature values that a thread scans at a time
 
 
+@dataclass(eq=False, repr=False)
 class RankBoost(OneModel):
     """Stumps on single features, each weighted by how well it orders the pairs that are still in the wrong order.
 
@@ -49,6 +51,12 @@ class RankBoost(OneModel):
     True
     """
 
+    rounds: int = 300
+    _: KW_ONLY
+    thresholds: int = 16
+    learning_rate: float = 1.0
+    patience: int = 50
+
     stored = contents(
         FITTED,
         rounds=COUNT,
@@ -59,14 +67,6 @@ class RankBoost(OneModel):
         stump_weights_=floats("rounds"),
         losses_=floats("rounds"),
     )
-
-    def __init__(
-        self, rounds: int = 300, *, thresholds: int = 16, learning_rate: float = 1.0, patience: int = 50
-    ) -> None:
-        self.rounds = rounds
-        self.thresholds = thresholds
-        self.learning_rate = learning_rate
-        self.patience = patience
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Add stumps; with `valid`, until early stopping."""

@@ -8,6 +8,7 @@ P_i are the p_i pairs of query i in which document a has a higher label than b; 
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -35,6 +36,7 @@ GLOBAL_TOLERANCE = 1e-10
 _TABLES = 4  # of features × features, while Newton's method takes a step
 
 
+@dataclass(eq=False, repr=False)
 class RankSVM(WeightedSum):
     """A linear ranker trained on preference pairs, without ever enumerating them.
 
@@ -60,6 +62,16 @@ class RankSVM(WeightedSum):
     True
     """
 
+    l2: float = 1.0
+    _: KW_ONLY
+    loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
+    pairs: Literal["query", "pair"] = "query"
+    scale: Scale = "standard"
+    prior: Literal["global"] | None = None
+    prior_l2: float | None = None
+    tolerance: float | None = 1e-3
+    nonnegative: bool = False
+
     stored = contents(
         l2=POSITIVE,
         prior_l2=Optional(Number(least=0.0)),
@@ -68,27 +80,6 @@ class RankSVM(WeightedSum):
         objective_=ANY_NUMBER,
         gap_=ANY_NUMBER,
     )
-
-    def __init__(
-        self,
-        l2: float = 1.0,
-        *,
-        loss: Literal["squared_hinge", "hinge"] = "squared_hinge",
-        pairs: Literal["query", "pair"] = "query",
-        scale: Scale = "standard",
-        prior: Literal["global"] | None = None,
-        prior_l2: float | None = None,
-        tolerance: float | None = 1e-3,
-        nonnegative: bool = False,
-    ) -> None:
-        self.l2 = l2
-        self.loss = loss
-        self.pairs = pairs
-        self.scale = scale
-        self.prior = prior
-        self.prior_l2 = prior_l2
-        self.tolerance = tolerance
-        self.nonnegative = nonnegative
 
     def fit(self, data: Training, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Learn the weights of every feature. There is no early stopping: `valid` is ignored.

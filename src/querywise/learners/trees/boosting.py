@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -72,6 +73,7 @@ def shapley_values(booster: Booster, features: Floats, threads: int | None) -> F
     return found
 
 
+@dataclass(eq=False, repr=False)
 class LambdaMART(OneModel):
     """Boosted regression trees that optimise NDCG: the most common baseline.
 
@@ -102,6 +104,21 @@ class LambdaMART(OneModel):
     ((200,), True)
     """
 
+    trees: int = 500
+    _: KW_ONLY
+    leaves: int = 15
+    learning_rate: float = 0.05
+    min_documents: int = 20
+    patience: int = 50
+    stop_at: int = 10
+    objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank"
+    bag: int = 1
+    prior: Literal["global"] | None = None
+    base: LambdaMART | None = None
+    missing: Literal["zero", "native"] = "zero"
+    threads: int | None = None
+    seed: int = 0
+
     stored = contents(
         FITTED,
         GROWTH,
@@ -113,36 +130,7 @@ class LambdaMART(OneModel):
         missing=Added("zero"),
     )
 
-    def __init__(
-        self,
-        trees: int = 500,
-        *,
-        leaves: int = 15,
-        learning_rate: float = 0.05,
-        min_documents: int = 20,
-        patience: int = 50,
-        stop_at: int = 10,
-        objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank",
-        bag: int = 1,
-        prior: Literal["global"] | None = None,
-        base: LambdaMART | None = None,
-        missing: Literal["zero", "native"] = "zero",
-        threads: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.trees = trees
-        self.leaves = leaves
-        self.learning_rate = learning_rate
-        self.min_documents = min_documents
-        self.patience = patience
-        self.stop_at = stop_at
-        self.objective = objective
-        self.bag = bag
-        self.prior = prior
-        self.base = base
-        self.missing = missing
-        self.threads = threads
-        self.seed = seed
+    def __post_init__(self) -> None:
         self._boosters: list[Booster] | None = None
         self._forests: Grown | None = None
 
@@ -278,6 +266,7 @@ class LambdaMART(OneModel):
         }
 
 
+@dataclass(eq=False, repr=False)
 class TreeRegression(Estimator):
     """Boosted regression trees on squared errors, for real targets.
 
@@ -291,26 +280,18 @@ class TreeRegression(Estimator):
     Fitting again on the very same features does not sort them into bins again.
     """
 
+    trees: int = 300
+    _: KW_ONLY
+    leaves: int = 15
+    learning_rate: float = 0.05
+    min_documents: int = 20
+    patience: int = 30
+    threads: int | None = None
+    seed: int = 0
+
     stored = contents(GROWTH, model_=Text(), tree_count_=Absent(Whole(0, LARGEST)))
 
-    def __init__(
-        self,
-        trees: int = 300,
-        *,
-        leaves: int = 15,
-        learning_rate: float = 0.05,
-        min_documents: int = 20,
-        patience: int = 30,
-        threads: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.trees = trees
-        self.leaves = leaves
-        self.learning_rate = learning_rate
-        self.min_documents = min_documents
-        self.patience = patience
-        self.threads = threads
-        self.seed = seed
+    def __post_init__(self) -> None:
         self._booster: Booster | None = None
         self._forest: Grown | None = None
         self._width = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ GROUPS = (*OF_FEATURES, "length", "view")
 _BLOCK = 100_000  # rows scored at a time, so that no second table of all documents is made
 
 
+@dataclass(eq=False, repr=False)
 class QueryContext(OneModel):
     """A learner on features and their position within the query.
 
@@ -39,23 +40,17 @@ class QueryContext(OneModel):
     columns: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
     """
 
+    learner: Learner
+    columns: Sequence[str] = ("z",)
+    _: KW_ONLY
+    view: QueryView | None = None
+
     stored = contents(
         FITTED,
         view_=Optional(part(QueryView)),
         context_names_=Several(Text(), "columns"),
         learner_=part(Ranker, features="columns"),
     )
-
-    def __init__(
-        self,
-        learner: Learner,
-        columns: Sequence[str] = ("z",),
-        *,
-        view: QueryView | None = None,
-    ) -> None:
-        self.learner = learner
-        self.columns = columns
-        self.view = view
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Fit the learner on the features and their context."""

@@ -148,6 +148,7 @@ class SER(AnyRanker):
                 raise DataError(f"{type(self).__name__}({name}={value}) must be a number above 0.")
 
 
+@dataclass(eq=False, repr=False)
 class SSER(SER):
     """SER, solved for every query with its own documents: similar documents should get similar scores.
 
@@ -174,6 +175,11 @@ class SSER(SER):
     (6, 4)
     """
 
+    gamma: float = 0.5
+    _: KW_ONLY
+    neighbours: int = 5
+    cost: float = 1.0
+
     stored = contents(
         gamma=Number(least=0.0),
         neighbours=Whole(1),
@@ -181,31 +187,6 @@ class SSER(SER):
         start_free_=bools("starts", "features"),
         start_side_=Table(np.int8, ("starts", "rows"), least=0, below=3),
     )
-
-    def __init__(
-        self,
-        gamma: float = 0.5,
-        *,
-        neighbours: int = 5,
-        cost: float = 1.0,
-        grades: Grades = "three",
-        theta: float = 0.5,
-        smoothing: float = 1.0,
-        similarity: Similarity = "trace",
-        similarity_scale: float = 1.0,
-        norm: float | None = None,
-    ) -> None:
-        super().__init__(
-            cost,
-            grades=grades,
-            theta=theta,
-            smoothing=smoothing,
-            similarity=similarity,
-            similarity_scale=similarity_scale,
-            norm=norm,
-        )
-        self.gamma = gamma
-        self.neighbours = neighbours
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn the weights of SER, and where to start from for queries like those of training; `valid` is ignored."""
