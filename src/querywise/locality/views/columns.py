@@ -9,12 +9,11 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import Scorer
-from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.run_columns import run_columns
-from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import following, known_to, looked_at, views_in
+from querywise.errors import DataError
+from querywise.locality.views.looking import FittedView, following, known_to, looked_at, views_in
 from querywise.retrieval.signals import Signals, signal_names, signals
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
@@ -25,7 +24,7 @@ _FARTHEST = 3.0  # standard deviations that a signal of RunSignals counts at mos
 
 
 @dataclass(eq=False, repr=False)
-class Columns(Estimator):
+class Columns(FittedView):
     """The user's own columns of each query, standardised on the training queries (`queries.jsonl`: `columns`).
 
     names: which of them, and in which order; None takes all.
@@ -50,10 +49,7 @@ class Columns(Estimator):
         """The columns of a query alone."""
         return ("columns",)
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "scaling_"):
-            raise NotFittedError(self)
+    def _points(self, candidates: Candidates) -> Floats:
         return self.scaling_.apply(self._values(candidates))
 
     def _values(self, candidates: Candidates) -> Floats:
@@ -71,7 +67,7 @@ class Columns(Estimator):
 
 
 @dataclass(eq=False, repr=False)
-class SideBySide(Estimator):
+class SideBySide(FittedView):
     """Several views beside each other; each counts the same in a distance, whatever its coordinates and scale."""
 
     views: Sequence[QueryView]
@@ -105,10 +101,8 @@ class SideBySide(Estimator):
         found: Bools = np.any([known_to(view, candidates) for view in self.views_], axis=0)
         return found
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query: the views' coordinates, each view's total variance over the training queries 1."""
-        if not hasattr(self, "views_"):
-            raise NotFittedError(self)
+    def _points(self, candidates: Candidates) -> Floats:
+        """The views' coordinates, each view's total variance over the training queries 1."""
         parts = [view.points(candidates) for view in self.views_]
         return np.hstack([part * scale for part, scale in zip(parts, self.scales_, strict=True)])
 
@@ -124,7 +118,7 @@ def _spread(points: Floats) -> float:
     return float(variance[np.sqrt(variance) > 1e-12 * np.abs(points.mean(axis=0))].sum())
 
 
-class SignalView(Estimator):
+class SignalView(FittedView):
     """Length, top scores, margins, spread and entropy of either list, overlap and correlation of the two, standardised.
 
     The lists are those of the first-stage runs among the features, as text collections with vectors have them; without
@@ -147,10 +141,7 @@ class SignalView(Estimator):
         """The signals as they are."""
         return signals(candidates)
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "scaling_"):
-            raise NotFittedError(self)
+    def _points(self, candidates: Candidates) -> Floats:
         found = self.signals(candidates)
         if found.values.shape[1] != len(self.scaling_.centre):
             raise DataError(
@@ -199,9 +190,8 @@ class RunSignals(SignalView):
         """The signals as they are; columns without names are those of training."""
         return super().signals(replace(candidates, feature_names=self.feature_names_))
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        found: Floats = np.clip(super().points(candidates), -_FARTHEST, _FARTHEST)
+    def _points(self, candidates: Candidates) -> Floats:
+        found: Floats = np.clip(super()._points(candidates), -_FARTHEST, _FARTHEST)
         return found
 
     @property
@@ -210,7 +200,7 @@ class RunSignals(SignalView):
         return ("documents",)
 
 
-class VectorView(Estimator):
+class VectorView(FittedView):
     """The vector of a query, made of length 1, so that near queries are those of similar meaning.
 
     The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query
@@ -236,10 +226,7 @@ class VectorView(Estimator):
         """The queries with a vector that is not 0 throughout."""
         return _units(candidates)[1]
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "centre_"):
-            raise NotFittedError(self)
+    def _points(self, candidates: Candidates) -> Floats:
         units, known = _units(candidates)
         if not units.shape[1]:  # no vector came with these queries
             return np.tile(self.centre_, (len(units), 1))

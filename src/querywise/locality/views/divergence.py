@@ -7,12 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Models, Ranker
 from querywise.data.judged import Candidates, Judged
-from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import REFERENCE, Reference, described, fitted_reference, reference_scores
-from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.errors import DataError
+from querywise.locality.views.looking import REFERENCE, DocumentView, Reference, fitted_reference, reference_scores
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.compiled import compiled
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Known, Optional, contents, part
@@ -23,7 +22,7 @@ _NOISE = 1e-12  # of the largest score: below it a spread is rounding; so is a d
 
 
 @dataclass(eq=False, repr=False)
-class Divergence(Estimator):
+class Divergence(DocumentView):
     """The Kullback-Leibler divergence of each of several models from a base, over the query's documents.
 
     reference: the base, a feature by name or by number from 0, or a ranker; None is the single model of the ranker the
@@ -53,8 +52,8 @@ class Divergence(Estimator):
             raise DataError("Divergence alone needs a reference: a feature column or a ranker.")
         self.reference_ = fitted_reference(self.reference, data)
         nothing = np.zeros((0, self._width(data.candidates)))
-        found = self._divergences(data.candidates) if self.standardise else nothing
-        self.scaling_ = Scaling.learn(found, "standard" if self.standardise else "none")
+        found = self._numbers(data.candidates) if self.standardise else nothing
+        self._learn_scale(found)
         return self
 
     def _check_stored(self, known: Known) -> None:
@@ -62,20 +61,10 @@ class Divergence(Estimator):
         if self.models is None:
             known.tie("features", known.sizes["coordinates"], "Divergence.scaling_")
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "scaling_"):
-            raise NotFittedError(self)
-        return self.scaling_.apply(self._divergences(candidates))
-
-    def known(self, candidates: Candidates, /) -> Bools:
-        """The queries with a document that has a feature other than 0."""
-        return described(candidates)
-
     def _width(self, candidates: Candidates) -> int:
         return candidates.features.shape[1] if self.models is None else len(self.models)
 
-    def _divergences(self, candidates: Candidates) -> Floats:
+    def _numbers(self, candidates: Candidates) -> Floats:
         width = self._width(candidates)
         found = np.zeros((len(candidates), width))
 

@@ -8,14 +8,13 @@ from typing import Self
 import numpy as np
 from scipy.optimize import nnls
 
-from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import content_order
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Nearest
-from querywise.locality.views.looking import following, known_to, looked_at
+from querywise.locality.views.looking import FittedView, following, known_to, looked_at
 from querywise.locality.views.topmean import TopMean
 from querywise.measures.formulas import average_precisions
 from querywise.measures.order import FLAVOURS
@@ -28,7 +27,7 @@ _PENALTIES = np.logspace(-2, 4, 13)
 _TRIED = 30  # other queries' models tried on each training query
 
 
-class _OverView(Estimator):
+class _OverView(FittedView):
     """What a view learned over another one has of that."""
 
     view: QueryView | None
@@ -95,10 +94,7 @@ class GradientView(_OverView):
                 self.projection_ = slopes @ _same_sign(main[: self.directions]).T
         return self
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "projection_"):
-            raise NotFittedError(self)
+    def _points(self, candidates: Candidates) -> Floats:
         points: Floats = (self.view_.points(candidates) - self.centre_) @ self.projection_
         return points
 
@@ -139,10 +135,7 @@ class LearnedMetric(_OverView):
         self.stretch_ = np.sqrt(factors * len(factors) / total) if total > 0 else np.ones(points.shape[1])
         return self
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "stretch_"):
-            raise NotFittedError(self)
+    def _points(self, candidates: Candidates) -> Floats:
         stretched: Floats = self.view_.points(candidates) * self.stretch_
         return stretched
 

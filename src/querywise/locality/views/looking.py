@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import FollowsRanker, PlacesDocuments, QueryView, Ranker, Scorer
 from querywise.data.judged import Candidates, Judged
 from querywise.data.rows import column_of
 from querywise.data.training import Training, as_taken
+from querywise.errors import NotFittedError
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import is_fitted, unfitted
+from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import AnyOf, Whole, part
 
 _View = TypeVar("_View")
@@ -20,6 +24,39 @@ _View = TypeVar("_View")
 LOOKS_AT, KNOWN = "looks_at", "known"
 Reference: TypeAlias = int | str | Ranker
 REFERENCE = AnyOf((Whole(below="features"), part(Ranker)), "the number of a feature, or a fitted ranker")
+
+
+class FittedView(Estimator):
+    """A view that gives queries a position once it has been fitted."""
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query."""
+        if not any(name.endswith("_") for name in vars(self)):  # faster than `is_fitted`
+            raise NotFittedError(self)
+        return self._points(candidates)
+
+    @abstractmethod
+    def _points(self, candidates: Candidates) -> Floats: ...
+
+
+class DocumentView(FittedView):
+    """Numbers of a query's documents, standardised on the training queries, unless `standardise` is False."""
+
+    standardise: bool
+    scaling_: Scaling
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries with a document that has a feature other than 0."""
+        return described(candidates)
+
+    def _learn_scale(self, numbers: Floats) -> None:
+        self.scaling_ = Scaling.learn(numbers, "standard" if self.standardise else "none")
+
+    def _points(self, candidates: Candidates) -> Floats:
+        return self.scaling_.apply(self._numbers(candidates))
+
+    @abstractmethod
+    def _numbers(self, candidates: Candidates) -> Floats: ...
 
 
 def looked_at(*views: QueryView) -> tuple[str, ...]:

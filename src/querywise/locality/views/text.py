@@ -6,15 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.locality.views.looking import FittedView
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.parameters import forget_derived
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Known, Several, Table, Text, contents, floats, part
 from querywise.runtime.threads import one_blas_thread
@@ -26,8 +28,13 @@ _FEWEST = 2  # training queries an n-gram must be in
 _LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinate
 
 
+@dataclass(eq=False, repr=False)
 class NGrams:
     """TF-IDF of word or character n-grams, projected on its principal directions. kind: "words" or "characters"."""
+
+    kind: str
+    dimensions: int
+    seed: int
 
     stored = contents(
         kind=Text(("words", "characters")),
@@ -35,12 +42,6 @@ class NGrams:
         rarity_=floats("grams"),
         directions_=Table(np.float32, ("grams", "coordinates")),
     )
-
-    def __init__(self, kind: str, dimensions: int, seed: int) -> None:
-        self.kind = kind
-        self.dimensions = dimensions
-        self.seed = seed
-        self._places: dict[str, int] | None = None
 
     def fit(self, texts: Sequence[str], /) -> Self:
         """Learn which n-grams there are, how rare each is, and the directions in which texts differ most."""
@@ -50,7 +51,7 @@ class NGrams:
         kept = sorted(gram for gram, count in found.items() if count >= _FEWEST)
         self.vocabulary_ = "\n".join(kept)
         self.rarity_ = np.log((1 + len(texts)) / (1 + np.array([found[gram] for gram in kept], dtype=np.float64))) + 1
-        self._places = None
+        forget_derived(self)
         table = self._table(sorted(texts))  # the directions drawn at random do not depend on the queries' order
         count = min(self.dimensions, *table.shape)
         self.directions_ = np.zeros((len(kept), count), dtype=np.float32)
@@ -61,7 +62,7 @@ class NGrams:
 
     def _check_stored(self, known: Known) -> None:
         """Every n-gram is there once."""
-        known.tie("grams", len(self._numbered()), "NGrams.vocabulary_")
+        known.tie("grams", len(self._numbered), "NGrams.vocabulary_")
 
     def vectors(self, texts: Sequence[str], /) -> Floats:
         """One row per text."""
@@ -80,18 +81,17 @@ class NGrams:
 
     def knows(self, text: str) -> bool:
         """Whether any of a text's words, or of the longest n-grams of its characters, is known."""
-        places = self._numbered()
+        places = self._numbered
         if self.kind == "words":
             return any(word in places for word in _words(text))
         longest = _LENGTHS[self.kind][-1]
         return any(gram in places for gram in self._grams(text) if len(gram) == longest)
 
+    @cached_property
     def _numbered(self) -> dict[str, int]:
         """The number of every n-gram."""
-        if self._places is None:
-            known = self.vocabulary_.split("\n") if len(self.rarity_) else ()
-            self._places = {gram: place for place, gram in enumerate(known)}
-        return self._places
+        known = self.vocabulary_.split("\n") if len(self.rarity_) else ()
+        return {gram: place for place, gram in enumerate(known)}
 
     def _table(self, texts: Sequence[str]) -> csr_array:
         """Texts × n-grams: (1 + log count) × rarity, every row of length 1."""
@@ -107,7 +107,7 @@ class NGrams:
 
     def _weights(self, text: str) -> tuple[Ints, Floats]:
         """The known n-grams of a text, by number, and the weight of each."""
-        places = self._numbered()
+        places = self._numbered
         counts = Counter([places[gram] for gram in self._grams(text) if gram in places])
         known = np.array(sorted(counts), dtype=np.int64)
         weights = (1 + np.log([counts[place] for place in known.tolist()])) * self.rarity_[known]
@@ -131,7 +131,7 @@ class NGrams:
 
 
 @dataclass(eq=False, repr=False)
-class TextView(Estimator):
+class TextView(FittedView):
     """A query as a point, by its text: TF-IDF of words and characters, reduced by a truncated SVD, and how long it is.
 
     Words are not stemmed and stop words are kept; unigrams and bigrams, beginning and end marked: whether a query
@@ -199,10 +199,8 @@ class TextView(Estimator):
             return np.array([bool(text.strip()) for text in texts], np.bool_)
         return np.array([any(space.knows(text) for space in self.spaces_) for text in texts], np.bool_)
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query; a query without text has the position of one without any known word."""
-        if not hasattr(self, "spaces_"):
-            raise NotFittedError(self)
+    def _points(self, candidates: Candidates) -> Floats:
+        """A query without text has the position of one without any known word."""
         texts = _texts(candidates)
         parts = [space.vectors(texts) for space in self.spaces_]
         if self.lengths:

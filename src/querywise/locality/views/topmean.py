@@ -8,13 +8,12 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
-from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import REFERENCE, Reference, described, fitted_reference, reference_scores
-from querywise.runtime.arrays import Bools, Floats, for_kernels
+from querywise.errors import DataError
+from querywise.locality.views.looking import REFERENCE, DocumentView, Reference, fitted_reference, reference_scores
+from querywise.runtime.arrays import Floats, for_kernels
 from querywise.runtime.compiled import compiled, smallest
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Known, Several, Whole, contents, part
@@ -22,7 +21,7 @@ from querywise.runtime.threads import FEW_FOR_BLAS, one_blas_thread
 
 
 @dataclass(eq=False, repr=False)
-class TopMean(Estimator):
+class TopMean(DocumentView):
     """Rank the candidates by a reference, take the best `top`, average their features.
 
     reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
@@ -47,8 +46,7 @@ class TopMean(Estimator):
         if self.reference is None:
             raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
         self.reference_ = fitted_reference(self.reference, data)
-        means = data.by_query(self._means)
-        self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
+        self._learn_scale(data.by_query(self._numbers))
         return self
 
     def _check_stored(self, known: Known) -> None:
@@ -60,19 +58,9 @@ class TopMean(Estimator):
         reference = ranker if self.reference is None else self.reference
         return TopMean(reference, self.top, standardise=self.standardise)
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "scaling_"):
-            raise NotFittedError(self)
-        return self.scaling_.apply(self._means(candidates))
-
-    def known(self, candidates: Candidates, /) -> Bools:
-        """The queries with a document that has a feature other than 0."""
-        return described(candidates)
-
     def relevant_points(self, data: Judged, /) -> Floats:
         """Each query's position if its top documents were its relevant ones; its own position where there are none."""
-        means = self._means(data.candidates)
+        means = self._numbers(data.candidates)
         for query in range(len(data)):
             rows = data.candidates.rows(query)
             relevant = data.labels[rows] > 0
@@ -80,7 +68,7 @@ class TopMean(Estimator):
                 means[query] = data.candidates.features[rows][relevant].mean(axis=0)
         return self.scaling_.apply(means)
 
-    def _means(self, candidates: Candidates) -> Floats:
+    def _numbers(self, candidates: Candidates) -> Floats:
         scores = reference_scores(self.reference_, candidates)
         # Threads would wait for each other longer than a query's documents take.
         with contextlib.nullcontext() if candidates.features.size <= FEW_FOR_BLAS else one_blas_thread():
@@ -124,7 +112,7 @@ def _share(scores: Floats, top: int, shares: Floats) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class TwoModels(Estimator):
+class TwoModels(DocumentView):
     """Two numbers: the mean score of the `top` best documents under one model, and under another.
 
     first, second: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
@@ -152,27 +140,16 @@ class TwoModels(Estimator):
         if self.first is None or self.second is None:
             raise DataError("TwoModels alone needs two models: feature columns or rankers.")
         self.models_ = tuple(fitted_reference(each, data) for each in (self.first, self.second))
-        means = self._means(data.candidates)
-        self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
+        self._learn_scale(self._numbers(data.candidates))
         return self
 
     def _check_stored(self, known: Known) -> None:
         """There are two coordinates."""
         known.tie("coordinates", 2, "TwoModels.scaling_")
 
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
-        if not hasattr(self, "scaling_"):
-            raise NotFittedError(self)
-        return self.scaling_.apply(self._means(candidates))
-
-    def known(self, candidates: Candidates, /) -> Bools:
-        """The queries with a document that has a feature other than 0."""
-        return described(candidates)
-
     def relevant_points(self, data: Judged, /) -> Floats:
         """Each query's position if its best documents were its relevant ones; its own position where there are none."""
-        means = self._means(data.candidates)
+        means = self._numbers(data.candidates)
         relevant = data.labels > 0
         owner = data.candidates.query_of_row[relevant]
         counts = np.bincount(owner, minlength=len(data))
@@ -182,7 +159,7 @@ class TwoModels(Estimator):
             means[:, column] = np.where(counts > 0, sums / np.maximum(counts, 1), means[:, column])
         return self.scaling_.apply(means)
 
-    def _means(self, candidates: Candidates) -> Floats:
+    def _numbers(self, candidates: Candidates) -> Floats:
         columns = [reference_scores(model, candidates) for model in self.models_]
         means = np.zeros((len(candidates), 2))
         for query in range(len(candidates)):
