@@ -183,7 +183,7 @@ def test_no_row_gives_no_model(loss: Any) -> None:
     [
         ("local_models._MEMORY", 1),
         ("preferences._RANGES", 1),
-        ("weighted_sums._DENSE_ROWS", 1),
+        ("systems._DENSE_ROWS", 1),
         ("certificates.MANY", 1),
         ("certificates.MANY", 100),
         ("systems._FEW", 1),
