@@ -43,7 +43,7 @@ _BARE = """
 """
 # Modules whose classes have moved since, and where these are now.
 _MOVED = {
-    "learners.regression.kernel.KernelRidge": "learners.regression.KernelRidge",
+    "learners.regression.kernel": "learners.regression",
     "locality.views.gradients": "locality.views.learned",
     "locality.views.metric": "locality.views.learned",
     "locality.views.signals": "locality.views.columns",
