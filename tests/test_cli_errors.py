@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from querywise.data.collections import Document
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
+from querywise.retrieval.index import build_index, save_index
 from querywise.storage import load
 from tests.commands import begun, contents, refused, run, run_process
 
@@ -131,6 +134,51 @@ def test_output_that_cannot_be_written_is_one_line(place: Path, arguments: str, 
     assert done.returncode != 0
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_letters_that_an_output_lacks_are_escaped(tmp_path: Path) -> None:
+    save_index(build_index([Document("d1", "\xe4pfel", "apple")]), tmp_path / "index")
+    words = [sys.executable, "-m", "querywise", "search", "index", "apple"]
+    surroundings = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, env=surroundings)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\xe4pfel" in done.stdout
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    """A hint, and what a library written in C prints, would otherwise be written into a file of the user's."""
+    program = (
+        "import os, sys; from querywise import cli, __main__\n"
+        "def main():\n"
+        "    with open('own', 'w'):\n"
+        "        for number in (1, 2):\n"
+        "            try: os.write(number, b'noise')\n"
+        "            except OSError: pass\n"
+        "        sys.stderr.write('a hint')\n"
+        "cli.commands = lambda: main; sys.argv = ['querywise']; __main__.main()"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -c {shlex.quote(program)} <&- >&- 2>&-"], cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "own").read_bytes() == b""
+
+
+@pytest.mark.parametrize("module", ["typer", "querywise.cli.fitting", "typer.main"])
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_before_a_command_runs_ends_without_a_traceback(module: str) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from querywise.__main__ import main\n"
+        "sys.argv = ['querywise', 'methods']\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 @pytest.fixture

@@ -1,6 +1,37 @@
-"""`python -m querywise` is the command `querywise`."""
+"""The command `querywise`, as `python -m querywise` too: what is settled before anything large is imported."""
 
-from querywise.cli import main
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command line.
+
+    Until a command runs, Ctrl-C ends the process without a word: nothing has been begun. A standard stream that is
+    closed is kept so, or the next file that is opened would be in its place, and get what is printed.
+    """
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # gets the lowest number that is free
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # else it is closed
+            stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks
+    from querywise import cli
+
+    cli.commands()
+    if usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

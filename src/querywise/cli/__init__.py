@@ -16,7 +16,10 @@ from querywise.cli.options import AsJson, app, command, print_json
 from querywise.display.words import printable
 from querywise.errors import EdgeHint, Hint
 
-__all__ = ["adapting", "app", "clicking", "collections", "comparing", "fitting", "fusing", "main", "ranking", "serving"]
+__all__ = [
+    *("adapting", "app", "clicking", "collections", "commands", "comparing", "fitting", "fusing", "main", "ranking"),
+    "serving",
+]
 
 
 def main() -> None:
@@ -35,14 +38,15 @@ def main() -> None:
 
     warnings.showwarning = show
     sys.stdout = sys.stdout or open(os.devnull)  # noqa: SIM115 - if closed: writing is an OSError, as on a full disk
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - if closed: nobody is told
     try:
-        _command()()
+        commands()()
     except OSError as error:  # of --help and --version, which no command guards
         sys.exit(f"error: the output could not be written ({error.strerror or error}).")
 
 
 @functools.cache
-def _command() -> Any:  # Typer's own type of it is private
+def commands() -> Any:  # Typer's own type of it is private
     """All commands, from the signatures of their functions."""
     return typer.main.get_command(app)
 

@@ -207,7 +207,7 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except OSError as error:
-            fail(f"the result could not be written ({error.strerror}).")
+            fail(f"the result could not be written ({error.strerror or error}).")
         except MemoryError:
             fail("this machine has too little memory for this data.")
 
