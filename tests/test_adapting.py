@@ -24,7 +24,7 @@ from querywise.evaluation.compare import compare
 from querywise.evaluation.learning_curves import cut, learning_curves
 from querywise.methods import METHODS
 from querywise.reproduction.vectors import reproduce
-from querywise.retrieval.adapted_vectors import Kind
+from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
 from querywise.retrieval.index import Index, build_index
@@ -262,6 +262,19 @@ def test_the_service_gives_the_vector_to_search_an_engine_by(
         refused = asyncio.run(ask(model, body))
         assert refused.status_code == 422, refused.text
         assert refused.json()["error"]["message"]
+
+
+def test_a_model_that_adapts_vectors_of_another_dimension_than_the_index_is_not_served(
+    tmp_path: Path, world: tuple[Collection, Index, Judged]
+) -> None:
+    _, index, judged = world
+    chance = np.random.default_rng(0)
+    adapter = AdaptedVectors("linear", l2=1.0, gate=False).fit(
+        chance.normal(size=(5, 3)), chance.normal(size=(5, 3)), {"0": {"0": 1.0}, "1": {"1": 1.0}}
+    )
+    save(RankSVM().fit(adaptation(world).learned(judged).train).with_adapter(adapter), tmp_path / "model")
+    with pytest.raises(DataError, match="this adapter was trained on vectors of 3 numbers"):
+        Lookup(index).check(LoadedModel.from_folder(tmp_path / "model"))
 
 
 def test_reproduce_vectors_is_refused_without_vectors(tmp_path: Path) -> None:

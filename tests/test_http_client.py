@@ -114,6 +114,27 @@ def test_where_nobody_is_no_connection_is_made() -> None:
         assert problem(f"https://{place}/").kind == "unreachable", "no TLS is spoken there"
 
 
+def test_of_several_addresses_a_silent_one_leaves_the_others_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+    with saying(head("Content-Length: 5") + b"hello") as (place, _), socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        waiting = [socket.socket() for _ in range(4)]  # which fill its queue, so that it takes nobody else
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(deaf.getsockname())
+        found = [
+            (12_345, socket.SOCK_STREAM, 0, "", ("::1", 9)),  # of a family that no system has
+            (*usual, ("127.0.0.1", 9)),  # where nobody is
+            (*usual, deaf.getsockname()),
+            (*usual, ("127.0.0.1", int(place.rpartition(":")[2]))),
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert asked("http://several.invalid/", seconds=4.0).content == b"hello"
+        for each in waiting:
+            each.close()
+
+
 @pytest.mark.parametrize(
     "url",
     ["", "ftp://a/", "http://", "http://me:pw@a/", "http://a:0/", "http://a:x/", "http://a/b c", "http://a/é", "//a"],

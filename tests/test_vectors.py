@@ -88,7 +88,7 @@ def test_a_number_that_is_not_finite_is_named_with_row_id_and_column() -> None:
 
 
 def test_a_vector_too_long_or_too_short_for_products_is_refused() -> None:
-    for size in (1e300, 1e30, 1e-30):
+    for size in (1e300, 1e30, 1e-30, 1e-300, 5e-324):
         assert "row 1 (document 'D1')" in bad(np.full((3, 2), size))
         assert "Divide all vectors by a constant." in bad(np.full((3, 2), size))
 
@@ -135,6 +135,10 @@ def test_folders_and_files_that_hold_no_vectors_are_refused(tmp_path: Path) -> N
     (tmp_path / "documents.npy").write_bytes(b"nothing like it")
     assert "documents.npy: not a .npy file of numbers" in said()
     np.save(tmp_path / "documents.npy", VALUES)
+    content = (tmp_path / "documents.npy").read_bytes()
+    (tmp_path / "documents.npy").write_bytes(content.replace(b"(3, 2), }   ", b"(3, True), }"))
+    assert "documents.npy: not a .npy file of numbers" in said()
+    (tmp_path / "documents.npy").write_bytes(content)
     assert "documents.json: there is no such file. Expected the ids" in said()
     (tmp_path / "documents.json").write_text("[1, ")
     assert "documents.json: this is not JSON" in said()

@@ -94,7 +94,7 @@ def test_the_language_chooses_the_stemmer() -> None:
     assert Tokeniser(None).terms("models modelling") == ["models", "modelling"]
 
 
-@pytest.mark.parametrize("language", ["klingon", "", "English "])
+@pytest.mark.parametrize("language", ["klingon", "", "English ", "français"])
 def test_an_unknown_language_is_refused_with_the_known_ones(language: str) -> None:
     with pytest.raises(DataError, match=f"no stemmer for {language!r}.*english.*german.*none"):
         Tokeniser(language)

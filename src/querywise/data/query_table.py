@@ -176,7 +176,8 @@ def odd_lengths(vectors: Floats | Singles) -> Ints:
     wide = np.asarray(vectors, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return np.flatnonzero(~((lengths <= LONGEST) & ((lengths >= SHORTEST) | ~wide.any(axis=1))))
+    rows = np.flatnonzero(~((lengths <= LONGEST) & (lengths >= SHORTEST)))
+    return rows[wide[rows].any(axis=1)]
 
 
 def odd_vector(place: str, vector: Floats) -> str:

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tokenize import TokenError
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from querywise.data.parquet.tables import read_parquet_vectors
-from querywise.data.query_table import LONGEST, SHORTEST, odd_vector
+from querywise.data.query_table import odd_lengths, odd_vector
 from querywise.display.words import counted, plural
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
@@ -169,13 +168,11 @@ def lengths_of(ids: Sequence[str | int], values: Numbers, where: str, what: str)
 
     def measure(first: int) -> None:
         block = np.asarray(values[first : first + ROWS], dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            odd = np.flatnonzero(~((lengths <= LONGEST) & ((lengths >= SHORTEST) | (lengths == 0))))
+        odd = odd_lengths(block)
         if len(odd):
             row = int(odd[0])
             raise DataError(odd_vector(f"{where}: row {first + row + 1} ({what} {ids[first + row]!r})", block[row]))
-        found[first : first + len(block)] = lengths
+        found[first : first + len(block)] = np.sqrt(np.einsum("ij,ij->i", block, block))
 
     in_threads(measure, range(0, len(values), ROWS))
     return found
@@ -185,7 +182,7 @@ def read_npy(path: Path) -> tuple[None, _Table]:
     """The table of a `.npy` file; its ids are in a file beside it."""
     try:
         return None, np.asarray(np.lib.format.open_memmap(path, mode="r"))
-    except (OSError, ValueError, EOFError, SyntaxError, TokenError, OverflowError) as error:
+    except Exception as error:  # noqa: BLE001 - a header written to do harm could raise anything
         if not path.stat().st_size:
             raise DataError(f"{path}: the file is empty. Write it again, with numpy.save.") from None
         raise DataError(f"{path}: not a .npy file of numbers, or cut short ({error}). Write it again.") from None

@@ -95,7 +95,7 @@ def _stemmer(language: str | None):  # type: ignore[no-untyped-def]
 
     try:
         return Stemmer.Stemmer(language, 0).stemWord
-    except KeyError:
+    except (KeyError, UnicodeEncodeError):
         known = ", ".join(Stemmer.algorithms())
         raise DataError(f"There is no stemmer for {language!r}. Known: {known}; or none.") from None
 

@@ -168,16 +168,21 @@ def connected(parts: SplitResult, silence: float, until: float) -> Iterator[HTTP
 
 
 def opened(parts: SplitResult, silence: float, until: float) -> socket.socket:
-    """A socket connected to the first address of a host that takes it."""
+    """A socket connected to the first address of a host that takes it; a silent one leaves the others their time."""
     problem = "it has no address"
     try:
         places = socket.getaddrinfo(parts.hostname, port_of(parts), type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:
         places, problem = [], str(error)
-    for family, kind, protocol, _, place in places:
-        line = socket.socket(family, kind, protocol)
+    for tried, (family, kind, protocol, _, place) in enumerate(places):
+        share = (until - time.monotonic()) / (len(places) - tried)
         try:
-            line.settimeout(max(min(silence, until - time.monotonic()), 0.001))
+            line = socket.socket(family, kind, protocol)
+        except OSError as error:  # of a family that this system lacks
+            problem = str(error)
+            continue
+        try:
+            line.settimeout(max(min(silence, share), 0.001))
             line.connect(place)
         except OSError as error:
             line.close()

@@ -69,7 +69,8 @@ class Lookup:
         """Raise an error if the index or the judged queries have other features than the model; then rehearse."""
         count, names = model.manifest.feature_count, model.manifest.feature_names
         if self.index is not None:
-            made = feature_names(self.index, adapted=adapter_of(model.ranker) is not None)
+            adapter = adapter_of(model.ranker)
+            made = feature_names(self.index, adapted=adapter is not None)
             if len(made) != count or (names is not None and names != made):
                 raise DataError(
                     f"The index gives {len(made)} features ({made[0]} …); the model was trained on {count}"
@@ -78,6 +79,8 @@ class Lookup:
                 )
             require_language(self.index, model.manifest.notes, "The model")
             self._check_embedder(model)
+            if adapter is not None and has_vectors(self.index):
+                adapter.transform(np.array(self.no_vector()))  # which refuses another dimension
         if self.judged is not None:
             self.judged.candidates.require_features(count, names, missing=reading_for(model.manifest.missing))
         self._rehearse(model)
