@@ -116,7 +116,8 @@ _RAW = {
 VALUES = {**{name: json.dumps(text) for name, text in TEXTS.items()}, **_RAW}  # by name, as JSON
 _HEADS = (  # of .npy files: what is written for a field of the header
     *("'|O'", "'<U9'", "'|V8'", "'<f16'", "'<M8[ns]'", "[('a', '<f8')]", "__import__('os').getcwd()", "'x'", "b''"),
-    *("(-1,)", "(True, 2)", "(2**62,)", "(4611686018427387904,)", "(4611686018427387904, 4611686018427387904)", "('a',)", "(0,)"),
+    *("(-1,)", "(2**62,)", "(4611686018427387904,)", "(4611686018427387904, 4611686018427387904)", "('a',)", "(0,)"),
+    "(True, 2)",
     *("True", "None", "5", "()", "(1.5,)", "(((1,),),)", "(" * 300 + ")" * 300, "[]", "{}", "'" + "x" * 60_000 + "'"),
 )
 _COLUMNS: dict[str, Callable[[Any, Any], Any]] = {  # of Parquet files: what becomes of a column
