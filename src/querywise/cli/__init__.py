@@ -18,7 +18,16 @@ from querywise.display.words import printable
 from querywise.errors import EdgeHint, Hint
 
 __all__ = [
-    *("adapting", "app", "clicking", "collections", "commands", "comparing", "fitting", "fusing", "main", "ranking"),
+    "adapting",
+    "app",
+    "clicking",
+    "collections",
+    "commands",
+    "comparing",
+    "fitting",
+    "fusing",
+    "main",
+    "ranking",
     "serving",
 ]
 
