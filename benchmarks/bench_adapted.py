@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from benchmarks.results import Result, alone, compared
 from benchmarks.timing import best_seconds, seconds
 from querywise import AdaptedVectors
+from querywise.reproduction.linear_maps import LinearMap, LlamaIndexMap, RagliteMap
 from querywise.runtime.arrays import Floats, Ints
 
 _SHARE = float(os.environ.get("QUERYWISE_BENCH_ADAPTED", "1"))  # of the sizes below
@@ -19,10 +20,6 @@ _DIMENSION = 384
 _TOPICS = 200
 _RELEVANT = 10  # documents of a training query, of its topic
 _HELD_OUT = 200  # queries that quality is measured on
-_SCALE, _BATCH = 20.0, 10  # of the loss of LlamaIndex, and of its steps
-_TRIPLETS = 64  # of a query, for RAGLite's adapter
-_LOOKED = 40  # documents that it looks at
-_GAP = 0.05  # of the largest possible, between a relevant document and another
 
 
 @dataclass(frozen=True)
@@ -70,79 +67,17 @@ def _against(world: World, ours: dict[str, AdaptedVectors]) -> Iterator[Result]:
     for name, quality in found.items():
         yield Result("adapted", f"NDCG@10 {name}, vectors as they are", quality, plain, "", quality / plain, "", None)
     best = max(found.values())
-    maps: dict[str, Callable[[World], Floats]] = {
-        "LlamaIndex's map, 4 epochs at 2e-5": lambda each: llama_index_map(each, epochs=4, rate=2e-5),
-        "LlamaIndex's map, 20 epochs at 1e-3": lambda each: llama_index_map(each, epochs=20, rate=1e-3),
-        "RAGLite's map": raglite_map,
+    maps: dict[str, LinearMap] = {
+        "LlamaIndex's map, 4 epochs at 2e-5": LlamaIndexMap(4, 2e-5),
+        "LlamaIndex's map, 20 epochs at 1e-3": LlamaIndexMap(20, 1e-3),
+        "RAGLite's map": RagliteMap(),
     }
     one = _fit(AdaptedVectors("linear", l2=0.003, gate=False), world)
-    for name, train in maps.items():
-        kept: list[Floats] = []
-        spent = seconds(lambda train=train, kept=kept: kept.append(train(world)))  # type: ignore[misc]
-        quality = _ndcg(asked @ kept[0].T, topics, world)
+    for name, theirs in maps.items():
+        spent = _fit(theirs, world)
+        quality = _ndcg(theirs.transform(asked), topics, world)
         yield Result("adapted", f"NDCG@10, {name}", best, quality, "", best / quality, "", None)
         yield compared("adapted", f"one linear map, {name}", ours=one, theirs=spent, unit="s")
-
-
-def llama_index_map(world: World, *, epochs: int, rate: float) -> Floats:
-    """A matrix A by gradient steps: cosines of A·q with the documents of a batch, of which each query has its own."""
-    chance = np.random.default_rng(0)
-    pairs = np.transpose(world.gains.nonzero())
-    adapter = np.eye(_DIMENSION)
-    first, second = np.zeros_like(adapter), np.zeros_like(adapter)
-    steps, taken = epochs * (len(pairs) // _BATCH), 0
-    for _ in range(epochs):
-        shuffled = chance.permutation(pairs)
-        for begin in range(0, len(pairs) // _BATCH * _BATCH, _BATCH):
-            rows, columns = shuffled[begin : begin + _BATCH].T
-            slope = _slope(adapter, world.queries[rows], world.documents[columns])
-            slope /= max(1.0, float(np.linalg.norm(slope)))
-            taken += 1
-            first = 0.9 * first + 0.1 * slope
-            second = 0.999 * second + 0.001 * slope**2
-            now = rate * (1 - (taken - 1) / steps)
-            adapter *= 1 - 0.01 * now  # AdamW's usual decay of weights
-            adapter -= now * first / (1 - 0.9**taken) / (np.sqrt(second / (1 - 0.999**taken)) + 1e-8)
-    return adapter
-
-
-def _slope(adapter: Floats, queries: Floats, documents: Floats) -> Floats:
-    """Of the mean cross-entropy of a batch, by the adapter; documents are of length 1."""
-    moved = queries @ adapter.T
-    lengths = np.linalg.norm(moved, axis=1, keepdims=True)
-    units = moved / lengths
-    scores = _SCALE * units @ documents.T
-    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    wrong = _SCALE * (shares - np.eye(len(queries))) @ documents / len(queries)
-    wrong -= (wrong * units).sum(axis=1, keepdims=True) * units
-    found: Floats = (wrong / lengths).T @ queries
-    return found
-
-
-def raglite_map(world: World) -> Floats:
-    """The rotation that lifts relevant documents above others that plain vectors rank before them."""
-    asked, better, worse = [], [], []
-    for row, query in enumerate(world.queries):
-        scores = world.documents @ query
-        best = np.argsort(-scores)[:_LOOKED]
-        right = np.isin(best, world.gains.indices[world.gains.indptr[row] : world.gains.indptr[row + 1]])
-        triplets = [(p, n) for place, n in enumerate(best) if not right[place] for p in best[place:][right[place:]]]
-        for p, n in triplets[:_TRIPLETS]:
-            asked.append(query)
-            better.append(world.documents[p])
-            worse.append(world.documents[n])
-    if not asked:
-        return np.eye(_DIMENSION)
-    q, p, n = map(np.array, (asked, better, worse))
-    before = ((p - n) * q).sum(axis=1)
-    after = 2 * (1 - (p * n).sum(axis=1)) / np.linalg.norm(p - n, axis=1)
-    share = (before - _GAP * after) / (before - after)
-    moved = (share[:, None] * (p - n)).T @ q
-    scale = np.linalg.norm(moved) / np.sqrt(_DIMENSION)
-    left, _, right_turned = np.linalg.svd(share.mean() * moved / scale + (1 - share).mean() * np.eye(_DIMENSION))
-    found: Floats = left @ right_turned
-    return found
 
 
 def _world(queries: int, documents: int) -> World:
@@ -189,7 +124,7 @@ def _by_query() -> AdaptedVectors:
     return AdaptedVectors("by-query", gamma=4.0, l2=0.003, gate=False)
 
 
-def _fit(adapter: AdaptedVectors, world: World) -> float:
+def _fit(adapter: AdaptedVectors | LinearMap, world: World) -> float:
     return seconds(lambda: adapter.fit(world.queries, world.documents, world.gains))
 
 

@@ -14,7 +14,7 @@ import pytest
 from querywise import RankSVM, load, save
 from querywise.contracts.answers import adapter_of
 from querywise.data.collections import Collection, Document
-from querywise.data.folds import Fold, Folds, make_folds
+from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Judged
 from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
@@ -23,7 +23,7 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import compare
 from querywise.evaluation.learning_curves import cut, learning_curves
 from querywise.methods import METHODS
-from querywise.reproduction.vectors import reproduce
+from querywise.reproduction.vectors import LEARNING, OTHERS, reproduce
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
@@ -214,20 +214,23 @@ def test_reproduce_vectors_tests_every_ranking_against_its_plain_self(
 ) -> None:
     collection, index, judged = world
 
-    def folds(kind: str) -> Folds:
-        plain = make_folds(judged)
-        if kind == "off":
-            return plain
-        chosen: Kind = "linear" if kind == "linear" else "by-query" if kind == "by-query" else "auto"
-        return plain.learning(Adaptation(collection, index, chosen, top=10, vector_top=10).fold)
-
-    table = reproduce(folds, tmp_path / "out")
-    lines = [line for line in table.read_text().splitlines() if line.startswith("| ") and "ranking" not in line]
-    ranked = ["rrf", "weights", "single", "lambdamart", "blend"]
-    alone = ["vectors, one linear map", "vectors, by query", "vectors, auto"]
-    assert [line.split("|")[1].strip() for line in lines][-8:] == [*alone, *ranked]
+    table = reproduce(
+        make_folds(judged), Adaptation(collection, index, "auto", top=10, vector_top=10), tmp_path / "out"
+    )
+    lines = [line for line in table.read_text().splitlines() if line.startswith("| ")]
+    rows = [line.split("|")[1].strip() for line in lines]
+    alone = [f"vectors, {name}" for name in (*OTHERS, *LEARNING)]
+    assert rows[2:13] == [*alone, "rrf", "weights", "single", "lambdamart", "blend"]
     numbers = json.loads((tmp_path / "out" / "numbers.json").read_text())
     assert numbers["p_holm"]["ndcg@10"]["vectors, by query"] < 0.01
+    assert (
+        numbers["rows"]["vectors, by query"]["ndcg@10"]["adapted"]
+        > numbers["rows"]["vectors, RAGLite"]["ndcg@10"]["plain"]
+    )
+    sizes = numbers["curves"]["sizes"]
+    assert sizes[0] == 30
+    assert [row for row in rows if row.isdecimal()] == 3 * [str(size) for size in sizes]
+    assert (tmp_path / "out" / "curves.svg").exists()
 
 
 def test_the_service_gives_the_vector_to_search_an_engine_by(

@@ -219,7 +219,7 @@ def reproduce(
     from querywise.evaluation.tuning import without_hints
     from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
     from querywise.reproduction import vectors as adapted
-    from querywise.retrieval.reading import folds_of
+    from querywise.retrieval.reading import folds_from_text, folds_of
 
     feature = None if reference is None else feature_from(reference)
     columns = None if rankers is None else columns_from(rankers)
@@ -246,16 +246,19 @@ def reproduce(
         if given and what not in allowed:
             raise DataError(f"{option}: {lacking}. Leave {option} out, or name {' or '.join(allowed)}.")
 
-    def first(adapt: str = "off") -> Folds:
-        return folds_of(data, queries, retrieval=retrieval_from(vectors, embed, adapt=adapt))
+    def first() -> Folds:
+        return folds_of(data, queries, retrieval=retrieval_from(vectors, embed))
 
     with shown(quiet=quiet), without_hints():
         if also:
             name = data.name + (" with vectors" if vectors or embed else "")
             written = several[what]({name: first, **_further(also)}, out)
         else:
-            given_folds = first if what == "vectors" else first()
-            written = known[what](given_folds, out, **({"quick": True} if quick else {}))
+            if what == "vectors":
+                how = retrieval_from(vectors, embed, adapt="auto")
+                written = adapted.reproduce(*folds_from_text(data, how, queries), out)
+            else:
+                written = known[what](first(), out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(printable(written.read_text()))
 

@@ -1,97 +1,166 @@
 """Query vectors that learn: every ranking by vectors as they are and by adapted ones, on the same folds.
 
-Rows of vectors alone are measured on their own lists, the best 100: as they are, moved by one linear map, by the
-training queries near each, and as `auto` chooses. The other rows rank what BM25 or the vectors find, the best 50 of
-each, once by vectors as they are and once by `auto`. In each fold, adapters are chosen and trained on its training part
-alone. Trees average five seeds, or one where there are more than 1,000 queries.
+Rows of vectors alone are measured on their own lists, the best 100: as they are, and moved by linear maps as LlamaIndex
+and RAGLite make them, by our linear map, by the training queries near each, and as `auto` chooses. The other rows rank
+what BM25 or the vectors find, the best 50 of each, once by vectors as they are and once by `auto`. In each fold, all of
+them learn from its training part alone. Trees average five seeds, or one where there are more than 1,000 queries.
+
+Learning curves of vectors alone begin at 30 training queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, Self, TypeAlias
 
-from querywise.data.coverage import coverage_of
+import numpy as np
+from scipy.sparse import csr_array
+
 from querywise.data.folds import Folds
+from querywise.data.run_columns import Run
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared, compare, own_coverage
-from querywise.evaluation.significance import holm, paired_t_test
+from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.evaluate import Evaluation, evaluate_run
+from querywise.evaluation.learning_curves import LearningCurves, cut, sizes_up_to
+from querywise.evaluation.significance import Corrected, corrected, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.hybrid import MEASURES, seeds_for
+from querywise.reproduction.figures import line_figure
+from querywise.reproduction.hybrid import seeds_for
+from querywise.reproduction.linear_maps import LlamaIndexMap, RagliteMap
 from querywise.reproduction.papers import write_findings
+from querywise.retrieval.adapted_vectors import AdaptedVectors
+from querywise.retrieval.adapting import Adaptation
+from querywise.retrieval.judged_vectors import Given
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.files import make_folder
+from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject
 
-KINDS = {"linear": "one linear map", "by-query": "by query", "auto": "auto"}
-PLAIN, MOVED = "vectors", "vectors-adapted"
-_Pair: TypeAlias = tuple[str, str, Compared, str]  # what a row is called, its plain ranking, and the adapted one
+MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10", "recall@100": "recall@100"}
+PLAIN, LINEAR, BY_QUERY, AUTO = "plain", "linear", "by query", "auto"
+_TOP = 100  # documents of a list of vectors alone
 _RANKED = ("rrf", "weights", "single", "lambdamart", RECOMMENDED)
+_Tests: TypeAlias = Mapping[tuple[str, str], Corrected]  # by measure and row
 
 
-def reproduce(folds_by: Callable[[str], Folds], out: Path) -> Path:
-    """Write table.md and numbers.json into a folder; returns the table's path.
+class Moving(Protocol):
+    """What learns to move query vectors."""
 
-    folds_by: the folds of a text collection where query vectors are adapted in a way: off, linear, by-query or auto.
+    def fit(
+        self, query_vectors: Given, document_vectors: Given, judgments: csr_array, *, groups: Ints | None = None
+    ) -> Self:
+        """Learn from judged queries."""
+
+    def transform(self, query_vectors: Floats) -> Floats:
+        """The vectors of queries, moved."""
+
+
+LEARNING: Mapping[str, Callable[[], Moving]] = {
+    LINEAR: lambda: AdaptedVectors("linear", gate=False),
+    BY_QUERY: lambda: AdaptedVectors("by-query", gate=False),
+    AUTO: AdaptedVectors,
+}
+OTHERS: Mapping[str, Callable[[], Moving]] = {
+    "LlamaIndex, 4 epochs at 2e-5": lambda: LlamaIndexMap(4, 2e-5),
+    "LlamaIndex, 20 epochs at 1e-3": lambda: LlamaIndexMap(20, 1e-3),
+    "RAGLite": RagliteMap,
+}
+
+
+def reproduce(folds: Folds, adaptation: Adaptation | None, out: Path) -> Path:
+    """Write table.md, numbers.json and curves.svg into a folder; returns the table's path.
+
+    folds: of a text collection, by vectors as they are. adaptation: how its query vectors learn.
     """
-    make_folder(out)
-    plain = folds_by("off")
-    names = plain[0].train.feature_names or ()
-    if "similarity" not in names:
+    if adaptation is None:
         raise DataError(
             "vectors compares vectors with adapted ones, and the documents have none. Give a text collection with "
             "vectors=FOLDER or embed=NAME.",
             arguments=("vectors", "embed"),
         )
-    bag = seeds_for(len(plain.whole()))
-    before = _compared([PLAIN, *_RANKED], plain, bag)
-    after = {kind: _compared([MOVED, *(_RANKED if kind == "auto" else ())], folds_by(kind), bag) for kind in KINDS}
-    pairs: list[_Pair] = [(f"vectors, {said}", PLAIN, after[kind], MOVED) for kind, said in KINDS.items()]
-    pairs += [(name, name, after["auto"], name) for name in _RANKED]
-    ps = [
-        paired_t_test(adapted.evaluations[own][measure], before.evaluations[name][measure]).p
-        for measure in MEASURES
-        for _, name, adapted, own in pairs
-    ]
-    corrected = iter(holm(ps))
-    by_measure = {measure: [next(corrected) for _ in pairs] for measure in MEASURES}
-    told = (
+    make_folder(out)
+    curves = _curves(folds, adaptation)
+    alone = {**curves.evaluations[curves.sizes[-1]]}
+    alone |= {name: _alone(folds, adaptation, made) for name, made in track(OTHERS.items(), "Linear maps")}
+    bag = seeds_for(len(folds.whole()))
+    before, after = (_compared(each, bag) for each in (folds, folds.learning(adaptation.fold)))
+    rows = {f"vectors, {name}": (alone[PLAIN], alone[name]) for name in (*OTHERS, *LEARNING)}
+    rows |= {name: (before.evaluations[name], after.evaluations[name]) for name in _RANKED}
+    tests = corrected(
+        {
+            (measure, said): paired_t_test(adapted[measure], plain[measure])
+            for said, (plain, adapted) in rows.items()
+            for measure in MEASURES
+            if said not in _RANKED or measure != "recall@100"  # candidates are the same for all of them
+        }
+    )
+    caption = (
         f"{len(before.judged)} test queries, flavour {before.flavour}; p: paired t-test of adapted against plain, "
-        f"Holm's correction for all {len(ps)} tests of this table; recall: of the list that is ranked; trees of {bag} "
-        f"seed{'' if bag == 1 else 's'}.\n"
+        f"Holm's correction for all {len(tests)} tests of this table; trees of {bag} seed{'' if bag == 1 else 's'}."
     )
     numbers: JsonObject = {
-        "plain": before.as_json(),
-        "adapted": {kind: each.as_json() for kind, each in after.items()},
-        "p_holm": {
-            measure: dict(zip([said for said, *_ in pairs], own, strict=True)) for measure, own in by_measure.items()
+        "rows": {
+            said: {
+                measure: {"plain": float(plain[measure].mean()), "adapted": float(adapted[measure].mean())}
+                for measure in MEASURES
+            }
+            for said, (plain, adapted) in rows.items()
         },
+        "p_holm": {
+            measure: {said: found.p_holm for (own, said), found in tests.items() if own == measure}
+            for measure in MEASURES
+        },
+        "curves": curves.as_json(),
+        "ranked": {"plain": before.as_json(), "adapted": after.as_json()},
         "seeds": bag,
     }
-    return write_findings(out, numbers, [_table(before, pairs, by_measure), told])
+    line_figure(
+        out / "curves.svg",
+        list(curves.sizes),
+        {name: [curves.mean(size, name, "ndcg@10") or 0.0 for size in curves.sizes] for name in curves.names},
+        labels=("training queries", MEASURES["ndcg@10"]),
+        title="",
+        doubling=True,
+    )
+    return write_findings(out, numbers, [_table(rows, tests, caption), *(_drawn(curves, each) for each in MEASURES)])
 
 
-def _table(before: Compared, pairs: Sequence[_Pair], by_measure: Mapping[str, Sequence[float]]) -> Table:
-    columns = [Column("ranking")]
-    for heading in (*MEASURES.values(), "recall"):
-        columns += [Column(f"{heading}, plain", "value"), Column("adapted", "value")]
-        columns += [Column("p (Holm)", "p")] if heading != "recall" else []
-    rows: list[tuple[Cell, ...]] = []
-    for number, (said, name, adapted, own) in enumerate(pairs):
-        cells: list[Cell] = [said]
-        for measure in MEASURES:
-            cells += [before.evaluations[name].mean()[measure], adapted.evaluations[own].mean()[measure]]
-            cells.append(by_measure[measure][number])
-        rows.append((*cells, _recall(before, name), _recall(adapted, own)))
-    return Table(tuple(columns), tuple(rows))
+def _alone(
+    folds: Folds, adaptation: Adaptation, made: Callable[[], Moving] | None, size: int | None = None
+) -> Evaluation:
+    """Vectors alone on their own lists, moved by what learned from so many training queries of each fold."""
+    lists: dict[str, dict[str, float]] = {}
+    for known in folds:
+        fold = known if size is None or size >= len(known.train) else cut(known, size)
+        if made is None:
+            lists |= adaptation.list_of(fold.test, np.asarray, top=_TOP)
+            continue
+        given, groups = adaptation.given(fold.train), np.asarray(fold.train.groups, dtype=np.int64)
+        lists |= adaptation.list_of(fold.test, made().fit(*given, groups=groups).transform, top=_TOP)
+    every = adaptation.collection.grades()
+    grades = {query: every.get(query, {}) for query in folds.whole().query_ids}
+    return evaluate_run(Run("vectors", lists), grades, measures=tuple(MEASURES))
 
 
-def _compared(names: list[str], folds: Folds, bag: int) -> Compared:
-    return compare({name: _fit(name, bag) for name in names}, folds, measures=tuple(MEASURES))
+def _curves(folds: Folds, adaptation: Adaptation) -> LearningCurves:
+    """Vectors alone with 30 training queries, twice as many and so on, up to all."""
+    counts = folds.sizes()
+    sizes = sizes_up_to(min(counts))
+    plain = _alone(folds, adaptation, None)
+    found: dict[int, dict[str, Evaluation]] = {}
+    for size in track(sizes, "Learning curves"):
+        part = None if size == sizes[-1] else size
+        found[size] = {PLAIN: plain} | {name: _alone(folds, adaptation, made, part) for name, made in LEARNING.items()}
+    return LearningCurves(found, PLAIN, tuple(MEASURES), plain.flavour, tuple(counts), given=(PLAIN,))
+
+
+def _compared(folds: Folds, bag: int) -> Compared:
+    return compare({name: _fit(name, bag) for name in _RANKED}, folds, measures=tuple(MEASURES))
 
 
 def _fit(name: str, bag: int) -> Fit:
@@ -100,8 +169,31 @@ def _fit(name: str, bag: int) -> Fit:
     return TunedFit(method.build, {} if name == "lambdamart" else method.grid_on, fixed=seeds)
 
 
-def _recall(compared: Compared, name: str) -> float:
-    """The share of relevant documents in what is ranked: a run's own list, or all candidates."""
-    if name in compared.lists:
-        return own_coverage(compared.lists[name], compared.judgements).recall
-    return coverage_of(compared.judged).recall
+def _table(rows: Mapping[str, tuple[Evaluation, Evaluation]], tests: _Tests, caption: str) -> Table:
+    columns = [Column("ranking")]
+    for heading in MEASURES.values():
+        columns += [Column(f"{heading}, plain", "value"), Column("adapted", "value"), Column("p (Holm)", "p")]
+    cells: list[tuple[Cell, ...]] = []
+    for said, (plain, adapted) in rows.items():
+        row: list[Cell] = [said]
+        for measure in MEASURES:
+            test = tests.get((measure, said))
+            row += [float(plain[measure].mean()), float(adapted[measure].mean()), None if test is None else test.p_holm]
+        cells.append(tuple(row))
+    return Table(tuple(columns), tuple(cells), caption)
+
+
+def _drawn(curves: LearningCurves, measure: str) -> Table:
+    """One measure of the learning curves, tested at every size."""
+    tested = curves.against_baseline(measure)
+    columns = [Column("training queries", "count"), Column(PLAIN, "value")]
+    for name in LEARNING:
+        columns += [Column(name, "value"), Column("p (Holm)", "p")]
+    rows: list[tuple[Cell, ...]] = []
+    for size in curves.sizes:
+        row: list[Cell] = [size, curves.mean(size, PLAIN, measure)]
+        for name in LEARNING:
+            row += [curves.mean(size, name, measure), tested[size, name].p_holm]
+        rows.append(tuple(row))
+    said = f"Vectors alone, {MEASURES[measure]} by number of training queries; {curves.how()}."
+    return Table(tuple(columns), tuple(rows), said)

@@ -17,8 +17,8 @@ from querywise.contracts.estimators import Estimator
 from querywise.data.vectors import lengths_of
 from querywise.display.words import counted
 from querywise.errors import DataError, NotFittedError
-from querywise.retrieval.judged_vectors import CUT, Given, JudgedVectors, Judgments, Pool, as_numbers, indexed, unit
-from querywise.retrieval.query_adapter import Array, Kernel
+from querywise.retrieval.judged_vectors import CUT, Given, JudgedVectors, Judgments, as_numbers, indexed, unit
+from querywise.retrieval.query_adapter import Array, Kernel, Problem
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.parameters import forget_derived
 from querywise.runtime.progress import track
@@ -26,13 +26,14 @@ from querywise.runtime.stored import Known, Number, Optional, Several, Table, Te
 
 Kind: TypeAlias = Literal["auto", "linear", "by-query"]
 LINEAR = Kernel(1.0, None)
-KERNELS = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0), LINEAR)  # tried, in this order
-L2 = (0.1, 0.01, 0.001, 0.0001)  # tried, in this order
+BY_QUERY = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0))  # tried, in this order
+BOTH = Kernel(1.0, 4.0)
+L2 = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)  # tried, in this order, until the gain falls
 FEWEST = 100  # training queries below which the gate stays shut
 _USUAL_L2 = 0.003  # where nothing is chosen
 _FINER = 3.0  # factor to the penalties beside the best that are tried last
-_ALL_FOLDS = 500  # training queries up to which every fold has a say in the choice; above, three of them
-_SAY = 3
+_EVERY_PART = 500  # training queries up to which settings are compared on every part of the cross-validation
+_FIRST, _THEN, _BEST = 1, 3, 3  # above: on one part, and the best three settings on three parts
 _STEPS, _ROUGH = 15, 1e-2  # of L-BFGS when choosing, and the gap that it may stop at
 _FINAL_STEPS, _GAP = 200, 1e-3  # at the end
 _WHOLE = 20_000_000  # similarities of training queries to documents up to which the softmax is over all of them
@@ -77,7 +78,7 @@ class AdaptedVectors(Estimator):
     relevant documents under a softmax of similarities over `temperature`, plus `l2` · tr(RᵀKR); retrieval/query_adapter
     has the formula. Without the linear part a query far from all training queries keeps its vector.
 
-    kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses.
+    kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses one or their sum.
     gamma: how near a training query must be to count, from 1e-6 to 1e6; None is chosen by cross-validation.
     l2: the penalty, from 1e-12 to 1e12; None is chosen by cross-validation.
     temperature: of the softmax, from 1e-4 to 1e4.
@@ -266,7 +267,8 @@ class AdaptedVectors(Estimator):
             if self.teachers_ >= FEWEST:
                 few = f"{self.folds} parts to test on need as many groups of queries, and there are fewer"
             return f"left as they are: {few if self.gain_ is None else 'no gain above one standard error'}"
-        by = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
+        near = "" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
+        by = " and ".join(filter(None, ("one linear map" if self.linear_ else "", near)))
         return f"moved by {by}, l2 {self.l2_:.3g}"
 
     def _learn(self, data: JudgedVectors, *, cross_fit: bool) -> Floats | None:
@@ -278,9 +280,9 @@ class AdaptedVectors(Estimator):
         error: float | None = None
         shut = not len(data) or (self.gate and len(data) < FEWEST)
         if cross_fit and not shut and data.groups_there >= self.folds:
-            parts = _Parts.of(data, self)
+            parts = _CrossValidation(data, self)
             kernel, l2 = self._chosen(parts, kernels, L2 if self.l2 is None else (self.l2,))
-            gains, moved = self._cross_fitted(parts, kernel, l2)
+            gains, moved = parts.whole(kernel, l2)
             gain, error = _mean_and_error(gains)
         if self.gate:
             shut = gain is None or error is None or not gain > error
@@ -288,38 +290,45 @@ class AdaptedVectors(Estimator):
         self.gain_, self.gain_error_, self.teachers_ = gain, error, len(data)
         return None if shut else moved
 
-    def _chosen(self, parts: _Parts, kernels: Sequence[Kernel], penalties: Sequence[float]) -> tuple[Kernel, float]:
+    def _chosen(
+        self, parts: _CrossValidation, kernels: Sequence[Kernel], penalties: Sequence[float]
+    ) -> tuple[Kernel, float]:
         """What cross-validation prefers: first by powers of ten, then around the best of these.
 
-        Of a kernel, penalties fall until the gain does.
+        Of a kernel, penalties fall until the gain does. Where queries are many, one part of them narrows settings down.
         """
         if len(kernels) * len(penalties) == 1:
             return kernels[0], penalties[0]
-        say = parts.rows if len(parts.pool) <= _ALL_FOLDS else parts.rows[:_SAY]
+        few = len(parts) <= _EVERY_PART
+        found: dict[tuple[Kernel, float], Tried] = {}
 
-        def tried(kernel: Kernel, path: Sequence[float]) -> None:
-            held_out, top = [_HeldOut(parts, part, kernel, self) for part in say], -np.inf
-            for l2 in path:
-                gain, error = _mean_and_error(np.concatenate([each.at(l2)[0] for each in held_out]))
-                self.tried.append(Tried(kernel.linear, kernel.gamma, l2, gain, error))
+        def tried(kernel: Kernel, l2: float, most: int) -> float:
+            gains = np.concatenate([parts.at(part, kernel, l2).gains for part in range(min(most, self.folds))])
+            found[kernel, l2] = Tried(kernel.linear, kernel.gamma, l2, *_mean_and_error(gains))
+            return found[kernel, l2].gain
+
+        def best_first() -> list[tuple[Kernel, float]]:
+            return sorted(found, key=lambda each: -found[each].gain)
+
+        first = self.folds if few else _FIRST
+        for kernel in track(kernels, "Adapting query vectors"):
+            top = -np.inf
+            for l2 in penalties:
+                gain = tried(kernel, l2, first)
                 if gain <= top:
                     break
                 top = gain
-
-        for kernel in track(kernels, "Adapting query vectors"):
-            tried(kernel, penalties)
         if len(penalties) > 1:
-            best = max(self.tried, key=lambda each: each.gain)
-            tried(Kernel(best.linear, best.gamma), [best.l2 * _FINER, best.l2 / _FINER])
-        best = max(self.tried, key=lambda each: each.gain)
-        return Kernel(best.linear, best.gamma), best.l2
-
-    def _cross_fitted(self, parts: _Parts, kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
-        """Every query's gain and its vector, under an adapter that was not trained on its part."""
-        gains, moved = np.zeros(len(parts.pool)), np.zeros_like(parts.pool.queries)
-        for part in parts.rows:
-            gains[part], moved[part] = _HeldOut(parts, part, kernel, self).at(l2)
-        return gains, moved
+            kernel, l2 = best_first()[0]
+            for each in (l2 * _FINER, l2 / _FINER):
+                tried(kernel, each, first)
+        if not few:
+            finalists = best_first()[:_BEST]
+            found.clear()
+            for kernel, l2 in finalists:
+                tried(kernel, l2, _THEN)
+        self.tried = [found[each] for each in best_first()]
+        return best_first()[0]
 
     def _keep(self, data: JudgedVectors, kernel: Kernel, l2: float, *, shut: bool) -> None:
         """Solve over all training queries and keep what `transform` and `explain` need."""
@@ -349,10 +358,10 @@ class AdaptedVectors(Estimator):
 
     def _kernels(self) -> list[Kernel]:
         """What may be chosen among."""
-        by_query = [each for each in KERNELS if each.gamma is not None]
+        by_query, both = list(BY_QUERY), BOTH
         if self.gamma is not None:
-            by_query = [Kernel(0.0, self.gamma)]
-        return {"linear": [LINEAR], "by-query": by_query, "auto": [*by_query, LINEAR]}[self.kind]
+            by_query, both = [Kernel(0.0, self.gamma)], Kernel(1.0, self.gamma)
+        return {"linear": [LINEAR], "by-query": by_query, "auto": [*by_query, both, LINEAR]}[self.kind]
 
     def _check(self) -> None:
         known = ("auto", "linear", "by-query")
@@ -392,43 +401,63 @@ class AdaptedVectors(Estimator):
         return self.queries_[self.landmarks_]
 
 
-class _Parts(NamedTuple):
-    """The queries dealt into parts: the documents that adapters learn on, and those that they are measured on.
+class _HeldOut(NamedTuple):
+    """The gain of every query of a part under an adapter that was trained on the others, and its vector."""
 
-    A linear map moves queries toward documents that are not in the pool, too: where all can be ranked, all are.
+    gains: Floats
+    moved: Floats
+
+
+class _CrossValidation:
+    """Adapters trained on all parts but one, and what they make of that part. Each setting is computed once.
+
+    Penalties of one kernel begin where the one before ended. A linear map moves queries toward documents outside the
+    pool, too: where all documents can be ranked, all are.
     """
 
-    pool: Pool
-    ranked: Pool
-    rows: list[Ints]
+    def __init__(self, data: JudgedVectors, adapter: AdaptedVectors) -> None:
+        self._adapter = adapter
+        self._pool = data.pool()
+        everything = len(data) * len(data.documents) <= _WHOLE
+        self._ranked = data.pool(everything=True) if everything else self._pool
+        self._plain = self._ranked.quality(self._ranked.queries)
+        self._parts = self._pool.parts(adapter.folds, adapter.seed)
+        self._problems: dict[tuple[int, Kernel], tuple[Problem, Array]] = {}
+        self._coordinates: dict[tuple[int, Kernel], Floats] = {}
+        self._known: dict[tuple[int, Kernel, float], _HeldOut] = {}
 
-    @staticmethod
-    def of(data: JudgedVectors, adapter: AdaptedVectors) -> _Parts:
-        """The parts that an adapter asks for."""
-        pool = data.pool()
-        ranked = data.pool(everything=True) if len(data) * len(data.documents) <= _WHOLE else pool
-        return _Parts(pool, ranked, pool.parts(adapter.folds, adapter.seed))
+    def __len__(self) -> int:
+        return len(self._pool)
 
+    def at(self, part: int, kernel: Kernel, l2: float) -> _HeldOut:
+        """What a setting makes of a part."""
+        if (part, kernel, l2) not in self._known:
+            rows = self._parts[part]
+            problem, marks = self._problem(part, kernel)
+            solution = replace(problem, l2=l2).solve(
+                self._coordinates.get((part, kernel)), tolerance=_ROUGH, most=_STEPS
+            )
+            self._coordinates[part, kernel] = solution.coordinates
+            test = self._ranked.select(rows)
+            moved = _moved(test.queries, kernel, marks, *problem.basis.response(solution.coordinates))
+            self._known[part, kernel, l2] = _HeldOut(test.quality(moved) - self._plain[rows], moved)
+        return self._known[part, kernel, l2]
 
-class _HeldOut:
-    """An adapter of one kernel, trained on all parts but one; asked about that part at one penalty after the other."""
+    def whole(self, kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
+        """Every query's gain and its vector."""
+        gains, moved = np.zeros(len(self)), np.zeros_like(self._pool.queries)
+        for part, rows in enumerate(self._parts):
+            gains[rows], moved[rows] = self.at(part, kernel, l2)
+        return gains, moved
 
-    def __init__(self, parts: _Parts, part: Ints, kernel: Kernel, adapter: AdaptedVectors) -> None:
-        train = parts.pool.select(np.setdiff1d(np.arange(len(parts.pool)), part)).without_others()
-        self._marks = train.queries[_landmarks(len(train), adapter.landmarks)]
-        self._problem = train.problem(kernel, self._marks, adapter.temperature, 1.0)
-        self._test = parts.ranked.select(part)
-        self._plain = self._test.quality(self._test.queries)
-        self._coordinates: Floats | None = None
-
-    def at(self, l2: float) -> tuple[Floats, Floats]:
-        """The gain of every held-out query, and its vector."""
-        problem = replace(self._problem, l2=l2)
-        solution = problem.solve(self._coordinates, tolerance=_ROUGH, most=_STEPS)
-        self._coordinates = solution.coordinates
-        linear, exponential = problem.basis.response(solution.coordinates)
-        moved = _moved(self._test.queries, problem.basis.kernel, self._marks, linear, exponential)
-        return self._test.quality(moved) - self._plain, moved
+    def _problem(self, part: int, kernel: Kernel) -> tuple[Problem, Array]:
+        """The problem of all parts but one, and its landmarks."""
+        if (part, kernel) not in self._problems:
+            others = np.setdiff1d(np.arange(len(self)), self._parts[part])
+            train = self._pool.select(others).without_others()
+            marks = train.queries[_landmarks(len(train), self._adapter.landmarks)]
+            self._problems[part, kernel] = train.problem(kernel, marks, self._adapter.temperature, 1.0), marks
+        return self._problems[part, kernel]
 
 
 def _moved(

@@ -6,7 +6,7 @@ on all training queries. Query views go on looking at the vectors as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.retrieval.judged_vectors import unit
 from querywise.retrieval.lists import VECTORS
+from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import announce, doing
 
@@ -93,15 +94,24 @@ class Adaptation:
     def learned(self, train: Judged) -> Adapted:
         """An adapter trained on these queries, and their candidates by vectors that were not trained on each."""
         adapter = AdaptedVectors(self.kind, gate=self.kind == "auto")
+        moved = adapter.fit_transform(*self.given(train), groups=np.asarray(train.groups, dtype=np.int64))
+        announce(adapter.said())
+        return Adapted(self._found(train, moved) if adapter.adapts else train, adapter)
+
+    def given(self, train: Judged) -> tuple[Floats, VectorIndex, csr_array]:
+        """What an adapter learns from: the vectors of queries and documents, and the gains between them."""
         vectors = vectors_of(self.index)
         if vectors is None:
             raise DataError("Query vectors can only be adapted where documents have vectors.", arguments=("adapt",))
-        own = self._vectors(train)
-        moved = adapter.fit_transform(
-            own, vectors, self._gains(train.query_ids), groups=np.asarray(train.groups, dtype=np.int64)
-        )
-        announce(adapter.said())
-        return Adapted(self._found(train, moved) if adapter.adapts else train, adapter)
+        return self._vectors(train), vectors, self._gains(train.query_ids)
+
+    def list_of(self, part: Judged, moved: Callable[[Floats], Floats], *, top: int) -> dict[str, dict[str, float]]:
+        """Every query's best documents of the whole collection by its vector, moved in some way."""
+        queries, vectors, _ = self.given(part)
+        return {
+            query: {self.index.document_ids[each]: float(score) for each, score in zip(*found, strict=True)}
+            for query, found in zip(part.query_ids, vectors.search(moved(queries), top=top), strict=True)
+        }
 
     def found_by(self, part: Judged, adapter: AdaptedVectors) -> Judged:
         """The candidates of queries that the adapter was not trained on."""

@@ -196,11 +196,7 @@ def folds_of(
     check_group_by(group_by)
     if is_collection(data):
         how = retrieval or Retrieval()
-        collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
-        found = _plain_candidates(collection, index, how)[0]
-        found = judged_by_clicks(found, data) if is_click_folder(data) and judgements is None else found
-        folds = make_folds(grouped_by(found, group_by), seed=seed)
-        adaptation = _adaptation(collection, index, how)
+        folds, adaptation = folds_from_text(data, how, queries, seed=seed, judgements=judgements, group_by=group_by)
         return folds if adaptation is None else folds.learning(adaptation.fold)
     if retrieval is not None:
         retrieval.refuse_vectors([data])
@@ -215,6 +211,22 @@ def folds_of(
         )
     folds = read_folds(data)
     return folds if queries is None else folds.with_queries(read_queries(queries))
+
+
+def folds_from_text(
+    data: Path,
+    how: Retrieval,
+    queries: Path | None = None,
+    *,
+    seed: int = 0,
+    judgements: Path | None = None,
+    group_by: str = "group",
+) -> tuple[Folds, Adaptation | None]:
+    """A text collection cut into five, by vectors as they are, and how its query vectors learn, where they are to."""
+    collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
+    found = _plain_candidates(collection, index, how)[0]
+    found = judged_by_clicks(found, data) if is_click_folder(data) and judgements is None else found
+    return make_folds(grouped_by(found, group_by), seed=seed), _adaptation(collection, index, how)
 
 
 def is_collection(data: Path) -> bool:
