@@ -23,12 +23,14 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import compare
 from querywise.evaluation.learning_curves import cut, learning_curves
 from querywise.methods import METHODS
+from querywise.reproduction.linear_maps import LinearMap, LlamaIndexMap, RagliteMap
 from querywise.reproduction.vectors import LEARNING, OTHERS, reproduce
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
 from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.indexed_vectors import with_vectors
+from querywise.retrieval.judged_vectors import unit
 from querywise.retrieval.lists import PLAIN, SIMILARITY, VECTORS
 from querywise.retrieval.reading import Retrieval
 from querywise.retrieval.search import answer
@@ -206,6 +208,18 @@ def test_the_service_searches_by_adapted_vectors(tmp_path: Path, world: tuple[Co
     expected = candidates_for(index, table, top=10, vector_top=10, adapted=adapter.transform(vector[None]))
     assert found.document_ids == expected.document_ids
     assert np.array_equal(found.features, expected.features)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theirs", [LlamaIndexMap(20, 1e-2), RagliteMap()])
+def test_a_linear_map_of_another_library_brings_queries_nearer_to_their_answers(
+    world: tuple[Collection, Index, Judged], theirs: LinearMap
+) -> None:
+    queries, documents, gains = adaptation(world).given(world[2])
+    moved = theirs.fit(queries, documents, gains).transform(queries)
+    every = np.asarray(documents.of(np.arange(len(documents))), dtype=np.float64)
+    before, after = ((unit(each) @ every.T * gains.toarray()).sum() for each in (queries, moved))
+    assert after > before
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from querywise.runtime.progress import shown
 if TYPE_CHECKING:
     from querywise.data.folds import Folds
     from querywise.evaluation.findings import Findings
+    from querywise.retrieval.adapting import Adaptation
 
 FoldsData = Annotated[
     Path,
@@ -222,16 +223,14 @@ def reproduce(
     from querywise.retrieval.reading import folds_from_text, folds_of
 
     feature = None if reference is None else feature_from(reference)
-    columns = None if rankers is None else columns_from(rankers)
     papers: dict[str, Callable[..., Path]] = {
         "geng2008": partial(geng2008.reproduce, reference=feature),
         "lin2011": partial(lin2011.reproduce, reference=feature),
         "zha2006": zha2006.reproduce,
-        "hoi2008": partial(hoi2008.reproduce, rankers=columns),
+        "hoi2008": partial(hoi2008.reproduce, rankers=None if rankers is None else columns_from(rankers)),
     }
-    others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid}
-    known = papers | {"from-text": fromtext.reproduce, "vectors": adapted.reproduce}
-    known |= {name: each.reproduce for name, each in others.items()}
+    others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid, "vectors": adapted}
+    known = papers | {"from-text": fromtext.reproduce} | {name: each.reproduce for name, each in others.items()}
     if what not in known:
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
     quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
@@ -249,16 +248,16 @@ def reproduce(
     def first() -> Folds:
         return folds_of(data, queries, retrieval=retrieval_from(vectors, embed))
 
+    def by_vectors() -> tuple[Folds, Adaptation | None]:
+        return folds_from_text(data, retrieval_from(vectors, embed, adapt="auto"), queries)
+
     with shown(quiet=quiet), without_hints():
         if also:
             name = data.name + (" with vectors" if vectors or embed else "")
             written = several[what]({name: first, **_further(also)}, out)
         else:
-            if what == "vectors":
-                how = retrieval_from(vectors, embed, adapt="auto")
-                written = adapted.reproduce(*folds_from_text(data, how, queries), out)
-            else:
-                written = known[what](first(), out, **({"quick": True} if quick else {}))
+            parts = by_vectors() if what == "vectors" else (first(),)
+            written = known[what](*parts, out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(printable(written.read_text()))
 

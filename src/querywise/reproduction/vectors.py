@@ -103,31 +103,10 @@ def reproduce(folds: Folds, adaptation: Adaptation | None, out: Path) -> Path:
         f"{len(before.judged)} test queries, flavour {before.flavour}; p: paired t-test of adapted against plain, "
         f"Holm's correction for all {len(tests)} tests of this table; trees of {bag} seed{'' if bag == 1 else 's'}."
     )
-    numbers: JsonObject = {
-        "rows": {
-            said: {
-                measure: {"plain": float(plain[measure].mean()), "adapted": float(adapted[measure].mean())}
-                for measure in MEASURES
-            }
-            for said, (plain, adapted) in rows.items()
-        },
-        "p_holm": {
-            measure: {said: found.p_holm for (own, said), found in tests.items() if own == measure}
-            for measure in MEASURES
-        },
-        "curves": curves.as_json(),
-        "ranked": {"plain": before.as_json(), "adapted": after.as_json()},
-        "seeds": bag,
-    }
-    line_figure(
-        out / "curves.svg",
-        list(curves.sizes),
-        {name: [curves.mean(size, name, "ndcg@10") or 0.0 for size in curves.sizes] for name in curves.names},
-        labels=("training queries", MEASURES["ndcg@10"]),
-        title="",
-        doubling=True,
-    )
-    return write_findings(out, numbers, [_table(rows, tests, caption), *(_drawn(curves, each) for each in MEASURES)])
+    numbers = _numbers(rows, tests) | {"curves": curves.as_json(), "seeds": bag}
+    numbers |= {"ranked": {"plain": before.as_json(), "adapted": after.as_json()}}
+    _draw(curves, out)
+    return write_findings(out, numbers, [_table(rows, tests, caption), *(_by_size(curves, each) for each in MEASURES)])
 
 
 def _alone(
@@ -169,6 +148,35 @@ def _fit(name: str, bag: int) -> Fit:
     return TunedFit(method.build, {} if name == "lambdamart" else method.grid_on, fixed=seeds)
 
 
+def _numbers(rows: Mapping[str, tuple[Evaluation, Evaluation]], tests: _Tests) -> JsonObject:
+    """Means and tests of every row."""
+    return {
+        "rows": {
+            said: {
+                measure: {"plain": float(plain[measure].mean()), "adapted": float(adapted[measure].mean())}
+                for measure in MEASURES
+            }
+            for said, (plain, adapted) in rows.items()
+        },
+        "p_holm": {
+            measure: {said: found.p_holm for (own, said), found in tests.items() if own == measure}
+            for measure in MEASURES
+        },
+    }
+
+
+def _draw(curves: LearningCurves, out: Path) -> None:
+    """Write the figure of NDCG@10 by training queries."""
+    line_figure(
+        out / "curves.svg",
+        list(curves.sizes),
+        {name: [curves.mean(size, name, "ndcg@10") or 0.0 for size in curves.sizes] for name in curves.names},
+        labels=("training queries", MEASURES["ndcg@10"]),
+        title="",
+        doubling=True,
+    )
+
+
 def _table(rows: Mapping[str, tuple[Evaluation, Evaluation]], tests: _Tests, caption: str) -> Table:
     columns = [Column("ranking")]
     for heading in MEASURES.values():
@@ -183,7 +191,7 @@ def _table(rows: Mapping[str, tuple[Evaluation, Evaluation]], tests: _Tests, cap
     return Table(tuple(columns), tuple(cells), caption)
 
 
-def _drawn(curves: LearningCurves, measure: str) -> Table:
+def _by_size(curves: LearningCurves, measure: str) -> Table:
     """One measure of the learning curves, tested at every size."""
     tested = curves.against_baseline(measure)
     columns = [Column("training queries", "count"), Column(PLAIN, "value")]
