@@ -25,7 +25,7 @@ from querywise.evaluation.learning_curves import cut, learning_curves
 from querywise.methods import METHODS
 from querywise.reproduction.linear_maps import LinearMap, LlamaIndexMap, RagliteMap
 from querywise.reproduction.vectors import LEARNING, OTHERS, reproduce
-from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
+from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
 from querywise.retrieval.index import Index, build_index
