@@ -29,10 +29,9 @@ from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.figures import line_figure
 from querywise.reproduction.hybrid import seeds_for
 from querywise.reproduction.linear_maps import LlamaIndexMap, RagliteMap
-from querywise.reproduction.papers import write_findings
+from querywise.reproduction.papers import line_figure, write_findings
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.judged_vectors import Given
