@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -289,6 +290,25 @@ def test_from_clicks_to_a_model_of_text(tmp_path: Path) -> None:
     boosted = ("--method", "lambdamart", "--set", "trees=10", "--quiet", "--measure", "ndcg@5")
     output(run(tmp_path, "fit", "judged", "--out", "model", *boosted))
     assert np.isfinite(load(tmp_path / "model").predict(data.candidates)).all()
+
+
+def test_the_page_of_docs_runs_as_written(tmp_path: Path) -> None:
+    """Its first block, on events of User Behavior Insights; serving needs a process of its own."""
+    log = clicks_on(collection(tmp_path / "text"))
+    names, *rows = [line.split(",") for line in log.read_text().splitlines()]
+    lines = []
+    for row in rows:
+        one = dict(zip(names, row, strict=True))
+        more = {"object": {"object_id": one["document"]}, "position": {"ordinal": int(one["position"])}}
+        event = {"query_id": one["session"], "user_query": one["query"], "event_attributes": more}
+        lines += [{**event, "action_name": action} for action in ("impression", "click")[: 1 + int(one["clicked"])]]
+    written(tmp_path, "\n".join(map(json.dumps, lines)), "ubi.ndjson")
+    page = (Path(__file__).parents[1] / "docs" / "clicks.md").read_text()
+    commands = [line.split(" ", 1)[1] for line in page.split("```")[1].splitlines() if line.startswith("querywise")]
+    assert [line.split()[0] for line in commands] == ["clicks", "fit", "index", "search", "serve"]
+    for line in commands[:-1]:
+        told = output(run(tmp_path, *shlex.split(line.replace("red shoes", "hammer"))))
+    assert "D" in told
 
 
 def test_from_clicks_to_a_model_of_features(tmp_path: Path) -> None:
