@@ -62,12 +62,13 @@ def fitted_prior(clicks: Floats, exposure: Floats) -> Prior:
     exp(−strength / 50), so that a few pairs that happen to agree are not taken for a law.
     """
     used = exposure > 0
-    pairs = np.round(np.stack([clicks[used], np.maximum(exposure, clicks)[used]], axis=1), 2)
-    distinct, counts = np.unique(pairs, axis=0, return_counts=True)
-    if not len(distinct):
+    if not used.any():
         return _EVEN
-    won, out_of = distinct.T
-    mean = min(max(float((won * counts).sum() / (out_of * counts).sum()), 1e-4), 1 - 1e-4)
+    won, out_of = clicks[used], np.maximum(exposure, clicks)[used]
+    mean = min(max(float(won.sum() / out_of.sum()), 1e-4), 1 - 1e-4)
+    digits = 10.0 ** (1 - np.floor(np.log10(out_of)))  # two are enough, and make few distinct numbers of many
+    coded, counts = np.unique(won + 1j * np.round(out_of * digits) / digits, return_counts=True)
+    won, out_of = coded.real, np.maximum(coded.imag, coded.real)
 
     def likelihood(strength: float) -> float:
         a, b = mean * strength, (1 - mean) * strength
