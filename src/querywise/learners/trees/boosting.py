@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -34,7 +34,7 @@ from querywise.learners.trees.growth import (
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
-from querywise.runtime.parameters import unfitted
+from querywise.runtime.parameters import forget_derived, unfitted
 from querywise.runtime.stored import (
     FITTED,
     Absent,
@@ -132,7 +132,6 @@ class LambdaMART(OneModel):
 
     def __post_init__(self) -> None:
         self._boosters: list[Booster] | None = None
-        self._forests: Grown | None = None
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees; with `valid`, until early stopping.
@@ -163,12 +162,13 @@ class LambdaMART(OneModel):
             raise DataError(f"LightGBM refuses: {error}") from None
         self.tree_count_ = round(sum(count for count, _ in grown) / self.bag)
         self.models_ = tuple(model for _, model in grown)
-        self._boosters = self._forests = None
+        self._boosters = None
+        forget_derived(self)
         return self
 
     def _check_stored(self, known: Known) -> None:
         """There are as many trees as it says, and they can be read."""
-        trees = self.grown().tree_count
+        trees = self.grown.tree_count
         require(self.tree_count_ <= trees, f"LambdaMART.tree_count_ is {self.tree_count_}; there are {trees} trees")
 
     @property
@@ -189,14 +189,13 @@ class LambdaMART(OneModel):
 
     def _predict(self, seen: Candidates, /) -> Floats:
         """The sum of the leaves that a document falls into, the mean of these over the bag."""
-        scores = self.grown().scores(seen.features)
+        scores = self.grown.scores(seen.features)
         return scores if self.base is None else scores + self.base.predict(seen)
 
+    @cached_property
     def grown(self) -> Grown:
-        """Its forests, read from their texts when first needed; a text that is none is refused."""
-        if self._forests is None:
-            self._forests = read_forests(self.models_, self.feature_count_)
-        return self._forests
+        """Its forests, read from their texts; a text that is none is refused."""
+        return read_forests(self.models_, self.feature_count_)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """LightGBM's Shapley values of `rows` of `seen`; one document takes about as long as scores of a thousand."""
@@ -293,8 +292,6 @@ class TreeRegression(Estimator):
 
     def __post_init__(self) -> None:
         self._booster: Booster | None = None
-        self._forest: Grown | None = None
-        self._width = 0
         self._seen: Floats | None = None
         self._dataset: Dataset | None = None
 
@@ -316,8 +313,8 @@ class TreeRegression(Estimator):
 
     def _check_stored(self, known: Known) -> None:
         """The trees can be read."""
-        known.tie("features", width_of(self.model_), "TreeRegression.model_")
-        self.grown()
+        known.tie("features", self._width, "TreeRegression.model_")
+        _ = self.grown
 
     def fit_watching(
         self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
@@ -329,17 +326,18 @@ class TreeRegression(Estimator):
         """One value per row: the sum of the leaves it falls into."""
         if not hasattr(self, "model_"):
             raise NotFittedError(self)
-        grown = self.grown()
         if features.shape[1] != self._width:
             raise DataError(f"The trees are for {self._width} features; found {features.shape[1]}.")
-        return grown.scores(features)
+        return self.grown.scores(features)
 
+    @cached_property
+    def _width(self) -> int:
+        return width_of(self.model_)
+
+    @cached_property
     def grown(self) -> Grown:
-        """Its forest, read from the text when first needed; a text that is none is refused."""
-        if self._forest is None:
-            self._width = width_of(self.model_)
-            self._forest = read_forests([self.model_], self._width)
-        return self._forest
+        """Its forest, read from the text; a text that is none is refused."""
+        return read_forests([self.model_], self._width)
 
     def contributions(self, features: Floats, /) -> Floats:
         """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
@@ -347,13 +345,13 @@ class TreeRegression(Estimator):
 
     def form(self) -> Forest:
         """Its trees."""
-        return Forest(tuple(tree.root(1) for tree in read_trees(self.model_, width_of(self.model_))))
+        return Forest(tuple(tree.root(1) for tree in read_trees(self.model_, self._width)))
 
     def _loaded(self) -> Booster:
         """The trees, read from their text when first needed."""
         with _READING:
             if self._booster is None:
-                self._booster = lightgbm().Booster(model_str=for_lightgbm(self.model_, width_of(self.model_)))
+                self._booster = lightgbm().Booster(model_str=for_lightgbm(self.model_, self._width))
             return self._booster
 
     def _grow(
@@ -392,5 +390,6 @@ class TreeRegression(Estimator):
             raise DataError(f"LightGBM refuses: {error}") from None
         self.tree_count_ = count if watched is None else max(booster.best_iteration, 1)
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
-        self._booster = self._forest = None
+        self._booster = None
+        forget_derived(self)
         return self
