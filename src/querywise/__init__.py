@@ -7,6 +7,7 @@ Data flows one way:
     split                                               training, validation and test queries
     open_shards                                         a set in shards of whole queries, on disk → Shards
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
+    collection_of                                       the same from data frames and dictionaries
     make_folds, Fold, make_judged                       parts of a judged set by query; a small world to try
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     TextView                                            a view: a query as a point, by its words
@@ -70,6 +71,7 @@ _HOMES = {
     "Transform": "querywise.rankers.clusters",
     "WeightsByQuery": "querywise.rankers.weights.by_query",
     "build_index": "querywise.retrieval.index",
+    "collection_of": "querywise.data.collections",
     "compare": "querywise.evaluation.compare",
     "evaluate": "querywise.evaluation.evaluate",
     "explain": "querywise.explanations.explain",

@@ -2,6 +2,7 @@
 from querywise.data.candidates import Candidates as Candidates
 from querywise.data.collections import Collection as Collection
 from querywise.data.collections import Document as Document
+from querywise.data.collections import collection_of as collection_of
 from querywise.data.collections import read_collection as read_collection
 from querywise.data.collections import write_collection as write_collection
 from querywise.data.folds import Fold as Fold

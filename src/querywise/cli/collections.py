@@ -41,6 +41,7 @@ def features(
     embed: options.EmbedderName = None,
     vector_top: options.VectorTop = None,
     vector_search: options.VectorSearch = "exact",
+    candidates: options.CandidatesFrom = "found",
     adapt: options.Adapt = "off",
     language: options.Language = "english",
     queries: Annotated[Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.")] = None,
@@ -68,7 +69,7 @@ def features(
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_parts_folder(out)
-    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt)
+    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt, candidates)
     with shown(quiet=quiet), working(cluster):
         found = judged_from_text(data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged)
         judged, coverage = found.adapted(), found.coverage
@@ -80,6 +81,46 @@ def features(
         written = len(judged) - coverage.without_candidates
         say(f"{rows} documents of {written} queries with {columns} features written to {out}")
         say(*coverage.lines(), *map(str, judged.losses))
+
+
+@command
+def fields(
+    data: CollectionPath,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the file; by default fields.toml in the folder.")
+    ] = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Find what each field of the documents is: text, keyword, number, date; write fields.toml, to be edited.
+
+    All commands read fields.toml beside the documents. Without it they use what is found, and say so.
+    """
+    from querywise.data.fields import FILE, fields_text
+    from querywise.data.found_fields import find_fields
+    from querywise.data.records import corpus_in, records_of
+    from querywise.report.terminal import plain_table
+    from querywise.runtime.files import atomic_text
+
+    corpus = corpus_in(data)
+    if corpus is None:
+        raise DataError(f"{data}: there is no corpus.jsonl, corpus.csv, corpus.tsv or corpus.parquet here.")
+    place = corpus.with_name(FILE) if out is None else out
+    if place.exists():
+        raise DataError(f"{place} is there already. Edit it, move it away, or name another file with --out.")
+    with shown(quiet=quiet):
+        found = find_fields(records_of(corpus))
+        suggested = found.suggested
+        with atomic_text(place) as file:
+            file.write(fields_text(suggested, found.notes))
+    if as_json:
+        print_json({"out": str(place), "documents": found.documents, **suggested.as_json(), "found": found.notes})
+    elif not quiet:
+        rows = [(each.name, each.kind, found.notes[each.name]) for each in suggested.specs]
+        say(
+            plain_table(("field", "kind", "found"), rows),
+            f"Written to {place}. The title is {suggested.title or 'none'}.",
+        )
 
 
 @command

@@ -101,6 +101,7 @@ def compare(
     embed: options.EmbedderName = None,
     vector_top: options.VectorTop = None,
     vector_search: options.VectorSearch = "exact",
+    candidates: options.CandidatesFrom = "found",
     adapt: options.Adapt = "auto",
     language: options.Language = "english",
     skip_unknown: options.SkipUnknown = False,
@@ -143,7 +144,7 @@ def compare(
         curves=curves,
         plain=plain,
     )
-    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt)
+    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt, candidates)
     if plain and (how.adapt == "off" or not how.by_vectors):
         raise DataError(
             f"--plain: query vectors do not learn here ({'--adapt off' if how.by_vectors else 'there are none'})."

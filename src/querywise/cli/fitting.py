@@ -75,6 +75,7 @@ def fit(
     embed: options.EmbedderName = None,
     vector_top: options.VectorTop = None,
     vector_search: options.VectorSearch = "exact",
+    candidates: options.CandidatesFrom = "found",
     adapt: options.Adapt = "auto",
     skip_unknown: options.SkipUnknown = False,
     language: options.Language = "english",
@@ -111,7 +112,7 @@ def fit(
         _refuse_folds(folds, validated=bool(valid) or fold is not None)
         _refuse_unknown(chosen, fixed)
         check_model_folder(out)
-        how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt)
+        how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt, candidates)
         with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory):
             missing = reading_for(fixed.get("missing"))
             read = read_training(

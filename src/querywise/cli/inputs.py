@@ -72,13 +72,14 @@ def retrieval_from(
     skip_unknown: bool = False,
     vector_search: str = "exact",
     adapt: str = "off",
+    candidates: str = "found",
 ) -> Retrieval:
     """How candidates are found, from the options for it."""
     from querywise.retrieval.reading import Retrieval
 
     spoken = None if language == "none" else language
     given, named = only_one("vectors", vectors), only_one("embed", embed)
-    return Retrieval(top, given, named, vector_top, skip_unknown, spoken, vector_search, adapt)
+    return Retrieval(top, given, named, vector_top, skip_unknown, spoken, vector_search, adapt, candidates)
 
 
 class TrainingData(NamedTuple):

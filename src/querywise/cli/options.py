@@ -128,6 +128,14 @@ Adapt = Annotated[
         "linear, one map for all queries; by-query."
     ),
 ]
+CandidatesFrom = Annotated[
+    str,
+    typer.Option(
+        "--candidates",
+        help="Which documents of a text collection are ranked: found, those that BM25 and vectors find; judged, those "
+        "judged for a query, as in feature logs.",
+    ),
+]
 ClusterAddress = Annotated[
     str | None,
     typer.Option(

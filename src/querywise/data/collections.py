@@ -1,20 +1,21 @@
 """Text collections: documents, queries and judgements, in the BEIR layout or with TREC topics and qrels.
 
-A folder holds `corpus.jsonl` (`_id`, `title`, `text`, and `columns` of the user's own), `queries.jsonl` and
-`qrels.tsv`. Documents are read one at a time, on every iteration; errors name file and
-line.
+A folder holds `corpus.jsonl` (`_id`, `title`, `text`, and `columns` of the user's own; or any fields), `queries.jsonl`
+and `qrels.tsv`. Documents are read one at a time, on every iteration; errors name file and line.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from querywise.data.judgements import Judgement, grades_of, read_judgements
-from querywise.data.query_table import QueryTable, is_finite_number, json_line, read_queries, read_record, write_queries
+from querywise.data.fields import FILE, Fields, Values, fields_text, read_fields, written_values
+from querywise.data.judgements import Columns, Grades, Judgement, grades_from, grades_of, read_judgements
+from querywise.data.query_table import QueryTable, is_finite_number, json_line, read_queries, write_queries
+from querywise.data.records import Rows, corpus_in, fields_of, fields_of_records, given_records, records_of
 from querywise.display.words import counted
 from querywise.errors import DataError, Hint
 from querywise.runtime.files import PathLike, atomic_text, make_folder, read_text
@@ -26,22 +27,27 @@ _TOPICS = ("queries.jsonl", "topics.txt", "topics", "queries.tsv")
 
 
 class Document(NamedTuple):
-    """One document: its id, its two fields, and the user's own columns."""
+    """One document: its id, title and text, the user's own columns, and the values of its fields.
+
+    Where documents have fields, `title` is one of them and `text` all other words.
+    """
 
     id: str
     title: str
     text: str
     columns: Mapping[str, float] = {}
+    values: Values = {}  # noqa: RUF012  never changed
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents, queries and relevance judgements."""
+    """Documents, queries and relevance judgements. fields: what documents have beside title, text and columns."""
 
     name: str
     documents: Callable[[], Iterable[Document]]
     queries: QueryTable | None = None
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
+    fields: Fields | None = None
 
     def __repr__(self) -> str:
         queries = counted(0 if self.queries is None else len(self.queries), "query")
@@ -60,7 +66,9 @@ def read_collection(
     Queries are `queries.jsonl`, TREC topics or `id <tab> text` lines; judgements are `query <tab> document <tab> grade`
     lines or TREC qrels. A collection without them can be indexed and searched.
 
-    folder: one with `corpus.jsonl` in it, one document a line; or such a file.
+    Documents may have any fields; `fields.toml` says what each is taken for, or else what is found in them.
+
+    folder: one with `corpus.jsonl` in it, one document a line, or `corpus.csv`, `.tsv` or `.parquet`; or such a file.
     queries: the file of queries, where it is elsewhere.
     judgements: the file of judgements, where it is elsewhere.
 
@@ -78,8 +86,8 @@ def read_collection(
     ['D7']
     """
     root = Path(folder)
-    corpus = root / "corpus.jsonl" if root.is_dir() else root
-    if not corpus.is_file():
+    corpus = corpus_in(root)
+    if corpus is None:
         raise DataError(
             f"{root}: there is no corpus.jsonl here. Expected one document a line, like "
             '{"_id": "D7", "title": "jaguar", "text": "a large cat"}.'
@@ -93,7 +101,74 @@ def read_collection(
         stray = next((each for each in found if each.query not in known), None)
         if stray is not None:
             raise DataError(f"{stray.where}: query {stray.query!r} is judged here but is not in {asked}.")
-    return Collection(root.absolute().name, lambda: _some(read_documents(corpus), corpus), table, found)
+    fields = fields_of(corpus)
+    return Collection(root.absolute().name, lambda: _some(read_documents(corpus, fields), corpus), table, found, fields)
+
+
+def collection_of(
+    documents: Rows,
+    queries: Rows | Mapping[str, str] | QueryTable | None = None,
+    judgments: Grades | Columns | Sequence[tuple[str, str, int]] | None = None,
+    *,
+    fields: Fields | PathLike | None = None,
+) -> Collection:
+    """A collection from data frames, lists of dictionaries or mappings: no files, and no classes of this package.
+
+    documents: a frame (pandas, polars, Arrow) or a list of dictionaries with a row for each document: an `id`, and any
+    fields: texts, lists of texts, numbers, dates, truth values.
+    queries: rows of the same kind with `id` and `text`, and as you like `class` and `group`; or texts by id.
+    judgments: grades by query and document, a table with such columns, or tuples of query, document and grade.
+    fields: what each field is taken for: the path of a `fields.toml`, or Fields; None is what is found in them.
+
+    Returns: a Collection, which `read_judged` and `build_index` take.
+
+    Refused: with DataError, a row without an id, a number that is not finite, and values that do not fit their field.
+
+    >>> from querywise import collection_of, read_judged
+    >>> films = [
+    ...     {"id": "D1", "title": "Jaguar", "actors": ["Ann Lee"], "votes": 7},
+    ...     {"id": "D2", "title": "Snake", "actors": ["Joe Fox"], "votes": 900},
+    ... ]
+    >>> films = collection_of(films, {"q1": "ann lee jaguar"}, [("q1", "D1", 1), ("q1", "D2", 0)])
+    >>> print(films.fields.told())
+    Fields of the documents: text: title; texts: actors; number: votes (title: title).
+    >>> read_judged(films, candidates="judged").labels.tolist()
+    [1, 0]
+    """
+    records = given_records(documents)
+    known = fields if isinstance(fields, Fields) else None if fields is None else read_fields(Path(fields))
+    known = fields_of_records(records) if known is None else known
+    made = list(_some(_unique(documents_of(records, known)), Path("documents")))
+    judged = _judgements_from(judgments)
+    return Collection("documents", lambda: made, _queries_from(queries), judged, known)
+
+
+def _queries_from(queries: Rows | Mapping[str, str] | QueryTable | None) -> QueryTable | None:
+    if queries is None or isinstance(queries, QueryTable):
+        return queries
+    if isinstance(queries, Mapping):
+        stray = next((name for name, text in queries.items() if not isinstance(text, str)), None)
+        if stray is not None:
+            raise DataError(f"queries: query {stray!r:.60} must have a text.", arguments=("queries",))
+        return QueryTable(tuple(map(str, queries)), texts=tuple(queries.values()))
+    records = [record for _, record in given_records(queries)]
+    return read_queries("queries", text="".join(map(json_line, records)))
+
+
+def _judgements_from(judgments: Grades | Columns | Sequence[tuple[str, str, int]] | None) -> tuple[Judgement, ...]:
+    if judgments is None:
+        return ()
+    if isinstance(judgments, Sequence):
+        if not all(isinstance(each, (list, tuple)) and len(each) == 3 for each in judgments):
+            raise DataError("judgments: expected tuples of query, document and grade.", arguments=("judgments",))
+        names = "query", "document", "grade"
+        table: Columns = {name: [each[place] for each in judgments] for place, name in enumerate(names)}
+    found = grades_from(table if isinstance(judgments, Sequence) else judgments)
+    return tuple(
+        Judgement(str(query), str(document), grade, "judgments")
+        for query, own in found.items()
+        for document, grade in own.items()
+    )
 
 
 def with_more_judged(collection: Collection, judgements: PathLike) -> Collection:
@@ -137,9 +212,14 @@ def write_collection(collection: Collection, folder: PathLike) -> None:
     with atomic_text(root / "corpus.jsonl") as out:
         for document in collection.documents():
             record: JsonObject = {"_id": document.id, "title": document.title, "text": document.text}
+            if collection.fields is not None:
+                record = {"_id": document.id, **written_values(document.values)}
             if document.columns:
                 record["columns"] = dict(document.columns)
             out.write(json_line(record))
+    if collection.fields is not None:
+        with atomic_text(root / FILE) as out:
+            out.write(fields_text(collection.fields, {}))
     if collection.queries is not None:
         write_queries(root / "queries.jsonl", collection.queries)
     if collection.judgements:
@@ -148,30 +228,41 @@ def write_collection(collection: Collection, folder: PathLike) -> None:
             out.writelines(f"{each.query}\t{each.document}\t{each.grade}\n" for each in collection.judgements)
 
 
-def read_documents(path: Path) -> Iterator[Document]:
-    """The documents of a `corpus.jsonl`, one at a time."""
-    lines: dict[str, int] = {}
+def read_documents(path: Path, fields: Fields | None = None) -> Iterator[Document]:
+    """The documents of a file, one at a time."""
+    return _unique(documents_of(records_of(path), fields))
+
+
+def documents_of(records: Iterable[tuple[str, JsonObject]], fields: Fields | None) -> Iterator[tuple[str, Document]]:
+    """Records as documents, each with its place."""
+    for where, record in records:
+        if fields is None:
+            yield where, _document(record, where)
+        else:
+            values = fields.read(record, where)
+            texts = fields.title_of(values), fields.body_of(values)
+            yield where, Document(str(record["_id"]), *texts, _columns(record, where), values)
+
+
+def _unique(documents: Iterable[tuple[str, Document]]) -> Iterator[Document]:
+    """Documents whose ids are different and whose columns are the same."""
+    places: dict[str, str] = {}
     names: tuple[str, ...] | None = None
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                if raw.strip():
-                    document = _document(raw, f"{path}:{number}")
-                    if document.id in lines:
-                        raise DataError(
-                            f"{path}:{number}: document {document.id!r} already stands on line {lines[document.id]}; "
-                            "every document needs an id of its own."
-                        )
-                    names = tuple(document.columns) if names is None else names
-                    if set(document.columns) != set(names):
-                        raise DataError(
-                            f"{path}:{number}: the columns are {sorted(document.columns)}; the first document has "
-                            f"{sorted(names)}. All need the same ones."
-                        )
-                    lines[document.id] = number
-                    yield document
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    for where, document in documents:
+        if document.id in places:
+            first = places[document.id].rpartition(":")[2]
+            raise DataError(
+                f"{where}: document {document.id!r} already stands on line {first}; every document needs an id of its "
+                "own."
+            )
+        names = tuple(document.columns) if names is None else names
+        if set(document.columns) != set(names):
+            raise DataError(
+                f"{where}: the columns are {sorted(document.columns)}; the first document has {sorted(names)}. All "
+                "need the same ones."
+            )
+        places[document.id] = where
+        yield document
 
 
 def _some(documents: Iterable[Document], path: Path) -> Iterator[Document]:
@@ -203,20 +294,19 @@ def _first(root: Path, names: tuple[str, ...]) -> Path | None:
     return next((root / name for name in names if root.is_dir() and (root / name).is_file()), None)
 
 
-def _document(raw: bytes, where: str) -> Document:
-    try:
-        line = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where}: byte {error.start} of the line is not UTF-8 text. Convert the file.") from None
-    record = read_record(line, where, example='{"_id": "D7", "title": "jaguar", "text": "a large cat"}')
+def _document(record: JsonObject, where: str) -> Document:
     title, text = (_text(record, name, where) for name in ("title", "text"))
+    return Document(str(record["_id"]), title, text, _columns(record, where))
+
+
+def _columns(record: JsonObject, where: str) -> dict[str, float]:
     columns = {} if record.get("columns") is None else record["columns"]
     if not isinstance(columns, dict):
         raise DataError(f'{where}: "columns" must map names to numbers; found {columns!r:.60}.')
     for name, value in columns.items():
         if not is_finite_number(value):
             raise DataError(f"{where}: column {name!r} is {value!r:.60}, not a finite number.")
-    return Document(str(record["_id"]), title, text, {name: float(value) for name, value in columns.items()})
+    return {name: float(value) for name, value in columns.items()}
 
 
 def _text(record: Mapping[str, Json], name: str, where: str) -> str:

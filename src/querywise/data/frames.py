@@ -25,6 +25,7 @@ from querywise.data.query_groups import Groups, groups_of_rows, listed
 from querywise.data.rows import Missing, check_missing, checked_matrix, is_missing, refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.values import Json
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -238,6 +239,14 @@ def is_table(thing: Table | Candidates | Judged | ArrayLike) -> bool:
     import narwhals as nw
 
     return nw.dependencies.is_into_dataframe(thing)
+
+
+def rows_of_table(table: Table) -> Sequence[Mapping[str, Json]]:
+    """The rows of a data frame, cells as it has them."""
+    import narwhals as nw
+
+    found: list[dict[str, Any]] = nw.from_native(table, eager_only=True).rows(named=True)
+    return found
 
 
 def candidates_of(frame: Table, names: tuple[str, ...] | None = None, missing: Missing = "refused") -> Candidates:

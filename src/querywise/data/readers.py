@@ -13,6 +13,7 @@ from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import letor_width, read_letor, with_side_judgements, with_side_names, with_side_queries
 from querywise.data.parquet.shards import is_sharded, open_shards
 from querywise.data.parquet.tables import LogColumns, log_files, read_parquet
+from querywise.data.records import CORPUS, corpus_in
 from querywise.data.rows import Missing
 from querywise.data.training import Training
 from querywise.errors import DataError
@@ -111,7 +112,7 @@ def _widened(judged: Judged, first: Path, options: Options) -> Judged:
 
 
 def _is_text(path: Path) -> bool:
-    return path.suffix == ".jsonl" or (path / "corpus.jsonl").is_file()
+    return path.suffix == ".jsonl" or path.name in CORPUS or (path.is_dir() and corpus_in(path) is not None)
 
 
 def _is_log(path: Path) -> bool:

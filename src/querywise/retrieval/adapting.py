@@ -19,7 +19,7 @@ from querywise.data.judged import Judged
 from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
-from querywise.retrieval.features import ADAPTED, judged_candidates
+from querywise.retrieval.features import ADAPTED, FOUND, judged_candidates
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.retrieval.judged_vectors import unit
@@ -72,6 +72,7 @@ class Adaptation:
 
     kind: `auto` chooses, and moves queries only where cross-validation on the training queries shows a gain.
     top, vector_top: documents that BM25 and vectors find. skip_unknown: leave out judgments of unknown documents.
+    candidates: `found`, or `judged`.
     """
 
     collection: Collection
@@ -80,6 +81,7 @@ class Adaptation:
     top: int | None = None
     vector_top: int | None = None
     skip_unknown: bool = False
+    candidates: str = FOUND
 
     def fold(self, fold: Fold) -> Fold:
         """The same fold by vectors that learned from its training part alone; as it is where that gains nothing."""
@@ -135,6 +137,7 @@ class Adaptation:
                 vector_top=self.vector_top,
                 skip_unknown=self.skip_unknown,
                 adapted=vectors,
+                candidates=self.candidates,
             )
         return replace(found, losses=part.losses)
 

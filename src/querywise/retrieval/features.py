@@ -19,6 +19,8 @@ from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import Found, search
+from querywise.retrieval.field_features import field_feature_names, field_features
+from querywise.retrieval.field_texts import fields_of_index
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import hint_at_recall, vectors_of
 from querywise.retrieval.lists import (
@@ -32,7 +34,7 @@ from querywise.retrieval.lists import (
     list_features,
     union,
 )
-from querywise.retrieval.scores import NAMES, USUAL, Smoothing, write_scores
+from querywise.retrieval.scores import NAMES, USUAL, Smoothing, high_level, write_scores
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads
 from querywise.runtime.values import Json
@@ -41,6 +43,7 @@ from querywise.runtime.workers import workers
 _LENGTHS = ("length.title", "length.body")
 _BATCH = 32  # queries
 TOP, BOTH = 100, 50  # documents that BM25 finds alone, and that each of two lists finds
+FOUND, JUDGED = CANDIDATES = ("found", "judged")  # which documents are candidates
 ADAPTED = "vectors (adapted)"  # the run of adapted vectors
 _Thing = TypeVar("_Thing")
 
@@ -66,7 +69,7 @@ def feature_names(index: Index, *, adapted: bool = False) -> tuple[str, ...]:
 
 
 def _word_features(index: Index) -> tuple[str, ...]:
-    return (*NAMES, *_LENGTHS, *index.column_names)
+    return (*NAMES, *_LENGTHS, *index.column_names, *field_feature_names(index))
 
 
 def candidates_for(
@@ -99,6 +102,7 @@ def judged_candidates(
     skip_unknown: bool = False,
     smoothing: Smoothing | None = None,
     adapted: Floats | None = None,
+    candidates: str = FOUND,
 ) -> tuple[Judged, Coverage]:
     """The candidates of every judged query with their grades, and what retrieval missed.
 
@@ -115,6 +119,7 @@ def judged_candidates(
     0.1, absolute_discount 0.7.
     adapted: vectors of the collection's queries, a row each, to search by in the place of their own, as AdaptedVectors
     makes them; those of training queries by an adapter that was not trained on them.
+    candidates: `found`; or `judged`: the documents judged for a query are its candidates, as in feature logs.
 
     Returns: a Judged set with the 25 rankers' scores, lengths and the documents' columns as features; and its Coverage.
 
@@ -141,6 +146,10 @@ def judged_candidates(
         place = {query_id: row for row, query_id in enumerate(collection.queries.ids)}
         adapted = adapted[[place[query_id] for query_id in asked]]
     smooth = smoothing or Smoothing()
+    if candidates == JUDGED:
+        judged = _of_judged(index, table, grades, smooth, adapted)
+        judged = replace(judged, losses=_losses(collection, index, table))
+        return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
     # A system's own list is as deep whatever others find beside it.
     own = (TOP if top is None else top), (TOP if vector_top is None else vector_top)
     whole, depths = _lists(index, table, own, smooth, adapted), _depths(index, top, vector_top)
@@ -154,8 +163,8 @@ def judged_candidates(
     ]
     documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
     added = [len(more) for more in others]
-    candidates = _assembled(index, table, lists, documents, smooth, added=added, adapted=adapted)
-    judged = judged_by(candidates, {query: grades[query] for query in asked})
+    made = _assembled(index, table, lists, documents, smooth, added=added, adapted=adapted)
+    judged = judged_by(made, {query: grades[query] for query in asked})
     runs = [_run(name, index, asked, own, FEATURES[name]) for name, own in whole.items()]
     if adapted is not None:
         runs[1:] = [
@@ -164,6 +173,33 @@ def judged_candidates(
         ]
     judged = replace(judged, runs=tuple(runs), losses=_losses(collection, index, table))
     return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
+
+
+def _of_judged(
+    index: Index,
+    queries: QueryTable,
+    grades: Mapping[str, Mapping[str, int]],
+    smoothing: Smoothing,
+    adapted: Floats | None,
+) -> Judged:
+    """The judged documents of every query as its candidates, in the order of the index; lists are of these alone."""
+    places = [[index.place_of(document) for document in grades[query]] for query in queries.ids]
+    documents = [np.sort(np.array(each, np.int64)) for each in places]
+    lists: list[list[Found]] = [[] for _ in documents]
+    vectors, own = vectors_of(index), queries.vectors if adapted is None else adapted
+    if vectors is not None and own is not None:
+        texts = queries.texts or (None,) * len(queries)
+        for each, text, vector, judged in zip(lists, texts, own, documents, strict=True):
+            words = high_level(index.fields["both"], index.numbers_of(text or ""), judged, smoothing)[:, 0]
+            each += [_in_order(judged, words), _in_order(judged, vectors.similarities(vector, judged))]
+    return judged_by(_assembled(index, queries, lists, documents, smoothing, adapted=adapted), grades)
+
+
+def _in_order(documents: Ints, scores: Floats) -> Found:
+    """The documents with a score above 0, best first."""
+    order = np.argsort(-scores, kind="stable")
+    order = order[scores[order] > 0]
+    return Found(documents[order], scores[order])
 
 
 def _losses(collection: Collection, index: Index, asked: QueryTable) -> tuple[Loss, ...]:
@@ -347,7 +383,10 @@ def _features(asked: Sequence[tuple[str, Ints]], index: Index, smoothing: Smooth
 
 
 def features_of(index: Index, text: str, documents: Ints, smoothing: Smoothing | None = None) -> Floats:
-    """The features of some documents for one query that come from words, raw."""
+    """The features of some documents for one query that come from words and columns, raw.
+
+    Where documents have fields, numbers are also given beside those of the other documents here.
+    """
     words = len(NAMES) + len(_LENGTHS)
     table = np.empty((len(documents), words + len(index.column_names)))
     write_scores(index.fields, index.numbers_of(text), documents, smoothing or USUAL, table)
@@ -355,4 +394,6 @@ def features_of(index: Index, text: str, documents: Ints, smoothing: Smoothing |
     table[:, words - 1] = index.fields["body"].lengths[documents]
     if index.column_names:
         table[:, words:] = index.columns[documents]
-    return table
+    if fields_of_index(index) is None:
+        return table
+    return np.hstack([table, field_features(index, text, documents, smoothing or USUAL)])

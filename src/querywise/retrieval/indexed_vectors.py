@@ -11,6 +11,7 @@ import numpy as np
 from querywise.data.vectors import CollectionVectors, Vectors, lengths_of
 from querywise.errors import DataError, Hint, ModelFileError
 from querywise.retrieval.approximate import NAME, Graph, require_usearch
+from querywise.retrieval.field_texts import PREFIX
 from querywise.retrieval.index import Index
 from querywise.retrieval.vector_search import Recall, VectorIndex
 from querywise.runtime.arrays import Arrays, Bytes
@@ -78,7 +79,8 @@ def without_vectors(index: Index) -> Index:
     if not has_vectors(index):
         return index
     if _WORDS not in index._made:
-        index._made[_WORDS] = replace(index, extra={})
+        kept = {name: each for name, each in index.extra.items() if name.startswith(PREFIX)}
+        index._made[_WORDS] = replace(index, extra=kept)
     found: Index = index._made[_WORDS]
     return found
 

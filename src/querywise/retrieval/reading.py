@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.click_judgments import is_click_folder, judged_by_clicks
-from querywise.data.collections import Collection, read_collection, with_more_judged
+from querywise.data.collections import Collection, Document, read_collection, with_more_judged
 from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
 from querywise.data.judged import Judged
@@ -25,7 +25,8 @@ from querywise.retrieval.adapting import ADAPT, Adaptation
 from querywise.retrieval.approximate import require_usearch
 from querywise.retrieval.embedders.named import check_name
 from querywise.retrieval.embedding import embedded_queries, query_embedder, with_embedded
-from querywise.retrieval.features import BOTH, judged_candidates
+from querywise.retrieval.features import BOTH, CANDIDATES, FOUND, JUDGED, judged_candidates
+from querywise.retrieval.field_texts import with_fields
 from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.indexed_vectors import embedder_of, vectors_of, with_usearch, with_vectors
 from querywise.retrieval.language import language_notes
@@ -34,14 +35,14 @@ from querywise.retrieval.twins import check_group_by, grouped_by
 from querywise.retrieval.words import ENGLISH, Tokeniser
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import PathLike, paths_of
-from querywise.runtime.progress import doing
+from querywise.runtime.progress import announce, doing
 from querywise.runtime.values import JsonObject
 
 VECTOR_SEARCH = ("exact", "usearch")
 
 
 def read_judged(
-    data: PathLike | Sequence[PathLike],
+    data: PathLike | Sequence[PathLike] | Collection,
     *,
     features: int | None = None,
     queries: PathLike | None = None,
@@ -52,6 +53,7 @@ def read_judged(
     vector_top: int | None = None,
     vector_search: str = "exact",
     adapt: str = "off",
+    candidates: str = FOUND,
     missing: Missing = "refused",
 ) -> Judged:
     r"""One judged set of whatever the command line takes: one path or several.
@@ -60,7 +62,7 @@ def read_judged(
     beside the first of them. Of a text collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's
     best candidates of every judged query with the 25 rankers' scores.
 
-    data: a path, or several in a list.
+    data: a path, or several in a list; or a collection, as `collection_of` makes it.
     features: the number of columns, for sparse files that leave out the last ones; from 1 up.
     queries, judgements: these files where they are elsewhere; judgements of a text collection only.
     top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 beside vectors.
@@ -70,6 +72,7 @@ def read_judged(
     vector_search: exact, or usearch, which is approximate and for large collections.
     adapt: `auto`, `linear` or `by-query`: query vectors learn from the judgments, each query's from those of others
     (`AdaptedVectors`); `auto` only where that helps.
+    candidates: of a text collection: `found`, what BM25 and vectors find; `judged`, the documents judged for a query.
     missing: "refused", or "allowed": features of a Parquet log may be missing, for a model with a policy.
 
     Returns: a Judged set.
@@ -85,8 +88,12 @@ def read_judged(
     ...     print(read_judged(file))
     Judged(1 query, 2 documents, 2 features, grades 0: 1, 1: 1)
     """
+    retrieval = Retrieval(
+        top, vectors, embed, vector_top, vector_search=vector_search, adapt=adapt, candidates=candidates
+    )
+    if isinstance(data, Collection):
+        return judged_from_text(data, queries=queries, judgements=judgements, retrieval=retrieval).adapted()
     paths = paths_of(data)
-    retrieval = Retrieval(top, vectors, embed, vector_top, vector_search=vector_search, adapt=adapt)
     if len(paths) == 1 and is_collection(paths[0]):
         return judged_from_text(paths[0], queries=queries, judgements=judgements, retrieval=retrieval).adapted()
     retrieval.refuse_vectors(paths)
@@ -108,7 +115,8 @@ class Retrieval:
     and queries; embed: the name of what makes them instead. vector_top: documents that vectors find; None is 50.
     skip_unknown: leave out judgements and vectors of documents that are not in the corpus. language: whose stemmer;
     None does not stem. vector_search: how vectors find documents, exact or approximately by usearch. adapt: whether
-    query vectors learn from judgments: off, auto (where that helps), linear or by-query.
+    query vectors learn from judgments: off, auto (where that helps), linear or by-query. candidates: those that are
+    found, or the judged documents of each query.
     """
 
     top: int | None = None
@@ -119,6 +127,7 @@ class Retrieval:
     language: str | None = ENGLISH
     vector_search: str = "exact"
     adapt: str = "off"
+    candidates: str = FOUND
 
     def __post_init__(self) -> None:
         Tokeniser(self.language)  # refuses one that nobody knows
@@ -131,6 +140,12 @@ class Retrieval:
             said = f"vector_top={self.vector_top} is for documents with vectors; name them with vectors=FOLDER."
             raise DataError(said, arguments=("vector_top", "vectors"))
         self._check_search()
+        if self.candidates not in CANDIDATES:
+            said = f"candidates={self.candidates!r}: expected {' or '.join(CANDIDATES)}."
+            raise DataError(said, arguments=("candidates",))
+        if self.candidates == JUDGED and (self.top is not None or self.vector_top is not None):
+            said = "candidates='judged' takes the judged documents, so there is no number to find: leave out top."
+            raise DataError(said, arguments=("candidates",))
         if self.adapt not in ADAPT:
             said = f"adapt={self.adapt!r}: expected one of {', '.join(ADAPT)}."
             raise DataError(said, arguments=("adapt",))
@@ -234,8 +249,14 @@ def is_collection(data: Path) -> bool:
     return reader_of(data) is TEXT or _is_embedded(data)
 
 
-def collection_from(data: Path, *, queries: PathLike | None = None, judgements: PathLike | None = None) -> Collection:
-    """A text collection: a folder, a corpus file, or `stdlib`, the embedded one."""
+def collection_from(
+    data: Path | Collection, *, queries: PathLike | None = None, judgements: PathLike | None = None
+) -> Collection:
+    """A text collection: as it is, a folder, a corpus file, or `stdlib`, the embedded one."""
+    if isinstance(data, Collection):
+        if queries is not None or judgements is not None:
+            raise DataError("A collection has queries and judgments of its own; no files can be given beside it.")
+        return data
     if not _is_embedded(data):
         return read_collection(data, queries=queries, judgements=judgements)
     if queries is not None or judgements is not None:
@@ -244,7 +265,7 @@ def collection_from(data: Path, *, queries: PathLike | None = None, judgements: 
 
 
 def judged_from_text(
-    data: Path,
+    data: Path | Collection,
     *,
     queries: PathLike | None = None,
     judgements: PathLike | None = None,
@@ -270,6 +291,7 @@ def _plain_candidates(
         vector_top=how.vector_top,
         add_judged=add_judged,
         skip_unknown=how.skip_unknown,
+        candidates=how.candidates,
     )
 
 
@@ -278,11 +300,11 @@ def _adaptation(collection: Collection, index: Index, how: Retrieval) -> Adaptat
     if how.adapt == "off" or not how.by_vectors:
         return None
     kind: Kind = "linear" if how.adapt == "linear" else "by-query" if how.adapt == "by-query" else "auto"
-    return Adaptation(collection, index, kind, how.top, how.vector_top, how.skip_unknown)
+    return Adaptation(collection, index, kind, how.top, how.vector_top, how.skip_unknown, how.candidates)
 
 
 def indexed_text(
-    data: Path,
+    data: Path | Collection,
     how: Retrieval,
     *,
     queries: PathLike | None = None,
@@ -313,14 +335,27 @@ def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None
     given = None if how.vectors is None else read_vectors(how.vectors)  # first: it may be wrong
     with doing("Indexing"):
         index = build_index(collection.documents(), tokeniser or Tokeniser(how.language))
+        if collection.fields is not None:
+            index = with_fields(index, collection.documents(), collection.fields)
+            announce(collection.fields.told())
     if how.embed is not None:
-        index = with_embedded(index, collection.documents(), how.embed)
+        index = with_embedded(index, _embedded(collection), how.embed)
     elif given is not None:
         index = with_vectors(index, given, skip_unknown=how.skip_unknown)
     made = vectors_of(index)
     if made is not None:
         _hint_at_zeros(made.lengths, "documents")
     return with_usearch(index) if how.vector_search == "usearch" else index
+
+
+def _embedded(collection: Collection) -> Iterator[Document]:
+    """The documents as they are embedded: by the fields that are named for it, or by all words."""
+    for document in collection.documents():
+        if collection.fields is None:
+            yield document
+        else:
+            title, text = collection.fields.embedded(document.values)
+            yield document._replace(title=title, text=text)
 
 
 def _hint_at_zeros(lengths: Floats, what: str) -> None:

@@ -1,0 +1,271 @@
+"""Fields of documents: which kind each is, the file `fields.toml` that says so, and their values read by kind."""
+
+from __future__ import annotations
+
+import calendar
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from querywise.data.query_table import is_finite_number
+from querywise.errors import DataError
+from querywise.runtime.files import read_text
+from querywise.runtime.values import Json, JsonObject, finite_number
+
+FILE = "fields.toml"
+TEXTS = ("text", "texts", "keyword")  # kinds that have words
+KINDS = {
+    "text": "words to search",
+    "texts": "a list of texts, each with an end of its own",
+    "keyword": "names that a query may say, one or a list",
+    "number": "a number",
+    "date": "a date, or a year",
+    "boolean": "true or false",
+    "ignored": "not used",
+}
+TRUTH = {"true": True, "false": False}  # as texts
+OWN = ("_id", "columns")  # what a record has beside fields
+_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})(?:[T ].*)?)?)?")
+_MONTHS = 12
+Value = tuple[str, ...] | float  # texts item by item; a number, NaN where it is missing
+Values = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What one field is taken for.
+
+    weight: how much a text field counts in BM25F and sums of fields, a number from 0 up. log: also give the logarithm
+    of a number. reference: the year that the age of a date is counted from.
+    """
+
+    name: str
+    kind: str
+    weight: float = 1.0
+    log: bool = False
+    reference: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise DataError(f"field {self.name!r} has the kind {self.kind!r}; expected one of {', '.join(KINDS)}.")
+        if not is_finite_number(self.weight) or self.weight < 0:
+            raise DataError(f"field {self.name!r} has the weight {self.weight!r}; expected a number from 0 up.")
+        if type(self.log) is not bool:
+            raise DataError(f"field {self.name!r} has log = {self.log!r}; expected true or false.")
+        if self.reference is not None and not is_finite_number(self.reference):
+            raise DataError(f"field {self.name!r} has the reference {self.reference!r}; expected a year, like 2024.5.")
+
+    @property
+    def has_words(self) -> bool:
+        """Whether its values are texts."""
+        return self.kind in TEXTS
+
+    def read(self, value: Json, where: str) -> Value:
+        """The value of a document. where: what messages call its place; missing values are no texts, or NaN."""
+        if is_missing_value(value):
+            return () if self.has_words else math.nan
+        try:
+            return self._texts(value) if self.has_words else self._number(value)
+        except (ValueError, OverflowError):
+            raise DataError(
+                f"{where}: field {self.name!r} is {value!r:.60}, and it is taken for {self.kind}. Correct the value, "
+                f"or change the kind in {FILE}."
+            ) from None
+
+    def _texts(self, value: Json) -> tuple[str, ...]:
+        items = value if isinstance(value, list) else [value]
+        texts = tuple(_word_of(each) for each in items if not is_missing_value(each))
+        return (" ".join(texts),) if self.kind == "text" and texts else texts
+
+    def _number(self, value: Json) -> float:
+        if self.kind == "boolean" and isinstance(value, str):
+            value = TRUTH.get(value.lower())
+        elif isinstance(value, str) and (found := finite_number(value)) is not None:
+            value = found
+        if self.kind == "date":
+            return year_of(value)
+        if self.kind == "boolean" and value in (True, False):  # 0 and 1 too
+            return float(value)
+        if self.kind == "number" and is_finite_number(value):
+            return float(value)
+        raise ValueError
+
+
+def _word_of(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not is_finite_number(value):
+        raise ValueError
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def is_missing_value(value: Json) -> bool:
+    """Whether a field of a record holds nothing: null, an empty or blank text, an empty list."""
+    return value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, list) and not value)
+
+
+def year_of(value: Json) -> float:
+    """A date as years: a year as a number, or a text like 2024, 2024-07 or 2024-07-01T12:00; ValueError else.
+
+    There is no year 0, which stands for one that is not known: NaN.
+
+    >>> year_of(2024), year_of("2024-07-01")
+    (2024.0, 2024.4972677595629)
+    """
+    if isinstance(value, bool):
+        raise ValueError
+    if isinstance(value, (int, float)):
+        if not is_finite_number(value) or not -9999 <= value <= 9999:
+            raise ValueError
+        return float(value) if value else math.nan
+    found = _DATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError
+    year, month, day = (int(part) if part else None for part in found.groups())
+    if not year:
+        raise ValueError
+    if month is None:
+        return float(year)
+    made = datetime(year, month, day or 1, tzinfo=UTC)
+    return year + (made.timetuple().tm_yday - 1) / (366 if calendar.isleap(year) else 365)
+
+
+def written_values(values: Values) -> JsonObject:
+    """Values as a record holds them; years and truth values are numbers there."""
+    texts = {name: list(each) for name, each in values.items() if isinstance(each, tuple) and each}
+    return texts | {name: each for name, each in values.items() if isinstance(each, float) and math.isfinite(each)}
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What every field of a collection's documents is taken for, in order.
+
+    title: the field that is the title; None where there is none. vectors: the fields whose text is embedded; none is
+    all fields with words.
+    """
+
+    specs: tuple[FieldSpec, ...]
+    title: str | None = None
+    vectors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        named = {each.name: each for each in self.specs}
+        for name in filter(None, (self.title, *self.vectors)):
+            if name not in named or not named[name].has_words:
+                raise DataError(f"{name!r} is named as a field with words; found: {', '.join(self.words) or 'none'}.")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names of the fields that have words, in order."""
+        return tuple(each.name for each in self.specs if each.has_words)
+
+    @property
+    def numbers(self) -> tuple[FieldSpec, ...]:
+        """The fields that have a number for each document, dates and booleans included."""
+        return tuple(each for each in self.specs if each.kind in ("number", "date", "boolean"))
+
+    def read(self, record: Mapping[str, Json], where: str) -> dict[str, Value]:
+        """The values of a record by field; a field that nobody named is not read."""
+        return {each.name: each.read(record.get(each.name), where) for each in self.specs if each.kind != "ignored"}
+
+    def title_of(self, values: Values) -> str:
+        """The title of a document."""
+        return "" if self.title is None else self._joined([self.title], values)
+
+    def body_of(self, values: Values) -> str:
+        """All words but those of the title, field by field."""
+        return self._joined([name for name in self.words if name != self.title], values)
+
+    def embedded(self, values: Values) -> tuple[str, str]:
+        """The title and the text of a document as they are embedded."""
+        if not self.vectors:
+            return self.title_of(values), self.body_of(values)
+        title = self.title_of(values) if self.title in self.vectors else ""
+        return title, self._joined([name for name in self.vectors if name != self.title], values)
+
+    @staticmethod
+    def _joined(names: Sequence[str], values: Values) -> str:
+        parts = (values[name] for name in names)
+        return "\n".join("\n".join(part) for part in parts if isinstance(part, tuple) and part)
+
+    def told(self) -> str:
+        """What each field is taken for, in a sentence."""
+        kinds = {kind: [each.name for each in self.specs if each.kind == kind] for kind in KINDS}
+        said = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+        return f"Fields of the documents: {said} (title: {self.title or 'none'})."
+
+    def as_json(self) -> JsonObject:
+        """As an index and a model remember it."""
+        specs = [{name: getattr(each, name) for name in _SPEC} for each in self.specs]
+        return {"title": self.title, "vectors": list(self.vectors), "fields": specs}
+
+    @staticmethod
+    def from_json(value: Json, where: str) -> Fields:
+        """What `as_json` gave."""
+        known = value if isinstance(value, dict) else {}
+        try:
+            specs = tuple(FieldSpec(**each) for each in known["fields"])
+            return Fields(specs, known["title"], tuple(known["vectors"]))
+        except (TypeError, KeyError):
+            raise DataError(f"{where}: what it says of fields cannot be read. Make it anew.") from None
+
+
+_SPEC = tuple(each.name for each in fields(FieldSpec))
+
+
+def read_fields(path: Path) -> Fields:
+    """What a `fields.toml` says."""
+    try:
+        said = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path}: this is not TOML ({error}).") from None
+    title, vectors = said.pop("title", None), said.pop("vectors", [])
+    named = said.pop("field", {})
+    if said:
+        raise DataError(f"{path}: found {next(iter(said))!r}; expected title, vectors and tables like [field.brand].")
+    if not (title is None or isinstance(title, str)) or not isinstance(vectors, list) or not isinstance(named, dict):
+        raise DataError(f'{path}: expected title = "NAME", vectors = ["NAME", …] and tables like [field.brand].')
+    try:
+        return Fields(tuple(_spec(name, each) for name, each in named.items()), title or None, tuple(vectors))
+    except (DataError, TypeError) as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _spec(name: str, said: Any) -> FieldSpec:
+    known = said if isinstance(said, dict) else {}
+    stray = next((each for each in known if each not in _SPEC or each == "name"), None)
+    if stray is not None or "kind" not in known:
+        what = f"has {stray!r}" if stray is not None else "has no kind"
+        raise DataError(f"field {name!r} {what}; expected kind, and as you like weight, log and reference.")
+    return FieldSpec(name, **known)
+
+
+def fields_text(found: Fields, notes: Mapping[str, str]) -> str:
+    """A `fields.toml`. notes: what is known of each field, for a line above it."""
+    lines = [
+        "# What each field of the documents is taken for. Edit it: every command reads it.",
+        *(f"# {kind}: {said}" for kind, said in KINDS.items()),
+        "",
+        f"title = {_quoted(found.title or '')}",
+        f"vectors = [{', '.join(map(_quoted, found.vectors))}]  # whose text is embedded; [] is all words",
+    ]
+    for each in found.specs:
+        lines += ["", f"[field.{_quoted(each.name)}]", *(f"# {line}" for line in [notes.get(each.name, "")] if line)]
+        lines.append(f'kind = "{each.kind}"')
+        lines += [f"weight = {float(each.weight)!r}"] if each.has_words else []
+        lines += [f"log = {str(each.log).lower()}"] if each.kind == "number" else []
+        lines += [f"reference = {each.reference!r}"] if each.reference is not None else []
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML."""
+    escaped = "".join(
+        f"\\{each}" if each in '"\\' else each if each.isprintable() else f"\\U{ord(each):08x}" for each in text
+    )
+    return f'"{escaped}"'

@@ -1,0 +1,171 @@
+"""Records of documents with fields: from `corpus.jsonl`, CSV, TSV and Parquet files, data frames and dictionaries."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from querywise.data.fields import FILE, Fields, read_fields
+from querywise.data.found_fields import Cell, find_fields, has_fields
+from querywise.data.frames import Table, is_table, rows_of_table
+from querywise.data.query_table import read_record
+from querywise.errors import DataError
+from querywise.runtime.values import Json, JsonObject
+
+CORPUS = ("corpus.jsonl", "corpus.parquet", "corpus.csv", "corpus.tsv")
+Rows: TypeAlias = "Table | Iterable[Mapping[str, Json]]"  # a data frame, or dictionaries
+Records = Iterator[tuple[str, JsonObject]]  # each with its place for messages
+EXAMPLE = '{"_id": "D7", "title": "jaguar", "text": "a large cat"}'
+_IDS = ("_id", "id", "docid", "document_id")  # of tables; the first that is there
+_SNIFFED = 1_000  # records that tell whether a collection has fields
+_LONGEST = 2**27  # of a cell, in characters
+
+
+def corpus_in(root: Path) -> Path | None:
+    """The file with the documents of a folder, or the file itself."""
+    if root.is_dir():
+        return next((root / name for name in CORPUS if (root / name).is_file()), None)
+    return root if root.is_file() else None
+
+
+def records_of(corpus: Path) -> Records:
+    """The records of a file, one at a time."""
+    if corpus.suffix == ".parquet":
+        yield from _numbered(_parquet(corpus), corpus)
+    elif corpus.suffix in (".csv", ".tsv"):
+        yield from _numbered(_cells(corpus), corpus)
+    else:
+        yield from json_records(corpus)
+
+
+def json_records(corpus: Path) -> Records:
+    """The records of a file with one JSON object a line."""
+    try:
+        with corpus.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if raw.strip():
+                    where = f"{corpus}:{number}"
+                    try:
+                        line = raw.decode("utf-8-sig")
+                    except UnicodeDecodeError as error:
+                        said = f"{where}: byte {error.start} of the line is not UTF-8 text. Convert the file."
+                        raise DataError(said) from None
+                    yield where, read_record(line, where, example=EXAMPLE)
+    except OSError as error:
+        raise DataError(f"{corpus}: cannot be read ({error.strerror}).") from None
+
+
+def given_records(documents: Rows) -> list[tuple[str, JsonObject]]:
+    """Records from dictionaries or from a data frame, each with its row for messages."""
+    known: Any = documents  # a frame or not
+    rows = rows_of_table(known) if is_table(known) else known
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise DataError(f"expected dictionaries or a data frame with a row each; found {type(documents).__name__}.")
+    return list(_numbered(((f"row {place}", row) for place, row in enumerate(rows, start=1)), None))
+
+
+def fields_of(corpus: Path) -> Fields | None:
+    """What the fields of a file's documents are taken for; None where it has a title, a text and columns alone.
+
+    `fields.toml` beside it says so; without one all documents are looked at, and kinds are suggested.
+    """
+    beside = corpus.with_name(FILE)
+    if beside.is_file():
+        return read_fields(beside)
+    try:
+        found = any(has_fields(record) for _, record in islice(records_of(corpus), _SNIFFED))
+    except DataError:  # said when documents are read
+        return None
+    if not found:
+        return None
+    return find_fields(records_of(corpus)).suggested
+
+
+def fields_of_records(records: Iterable[tuple[str, JsonObject]]) -> Fields | None:
+    """The same of records in memory."""
+    known = list(records)
+    return find_fields(known).suggested if any(has_fields(record) for _, record in known) else None
+
+
+def _numbered(rows: Iterable[tuple[str, Any]], corpus: Path | None) -> Records:
+    """Rows as records with an `_id`."""
+    for place, row in rows:
+        where = place if corpus is None else f"{corpus}: {place}"
+        if not isinstance(row, Mapping):
+            raise DataError(f"{where}: expected a dictionary; found {row!r:.60}.")
+        record = {str(name): _plain(value) for name, value in row.items()}
+        name = next((each for each in _IDS if each in record), None)
+        value = None if name is None else record.pop(name)
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or not str(value).strip():
+            raise DataError(
+                f"{where}: expected an id in a column {', '.join(_IDS[:-1])} or {_IDS[-1]}; found {value!r}."
+            )
+        if not str(value).isprintable():
+            raise DataError(f"{where}: the id {value!r:.60} has characters in it that cannot be printed.")
+        yield where, {"_id": str(value), **record}
+
+
+def _plain(value: Any) -> Json:
+    """A value of a table as JSON would hold it; NaN, which tables have where nothing is known, is null."""
+    if isinstance(value, (str, bool, int, type(None))):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if hasattr(value, "tolist"):  # numpy's numbers and arrays
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(each) for each in value]
+    if hasattr(value, "isoformat"):  # dates; one that is not a time has no text
+        return str(value.isoformat()) if value == value else None
+    try:
+        return _plain(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return {"unknown": type(value).__name__}
+
+
+def _cells(corpus: Path) -> Iterator[tuple[str, JsonObject]]:
+    """The rows of a CSV or TSV file with a heading; an empty cell is missing."""
+    csv.field_size_limit(_LONGEST)
+    try:
+        with corpus.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, delimiter="\t" if corpus.suffix == ".tsv" else ",", strict=True)
+            heading = next(rows, [])
+            if len(set(heading)) < len(heading):
+                raise DataError(f"{corpus}: two columns of the heading have the same name: {', '.join(heading)}.")
+            for row in rows:
+                if len(row) != len(heading):
+                    if not row:
+                        continue
+                    raise DataError(
+                        f"{corpus}:{rows.line_num}: found {len(row)} cells; the heading has {len(heading)} columns."
+                    )
+                cells = (Cell(each) if each else None for each in row)
+                yield f"line {rows.line_num}", dict(zip(heading, cells, strict=True))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{corpus}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+    except csv.Error as error:
+        raise DataError(f"{corpus}: this is not a table ({error}).") from None
+    except OSError as error:
+        raise DataError(f"{corpus}: cannot be read ({error.strerror}).") from None
+
+
+def _parquet(corpus: Path) -> Iterator[tuple[str, JsonObject]]:
+    from querywise.data.parquet.arrow import about, checked, open_parquet
+
+    file, row = open_parquet(corpus), 0
+    batches = iter(file.iter_batches(batch_size=4_096))
+
+    def following() -> list[JsonObject] | None:
+        batch = next(batches, None)
+        return None if batch is None else list(checked(batch).to_pylist())
+
+    while (rows := about(corpus, following)) is not None:
+        for each in rows:
+            row += 1
+            yield f"row {row}", each
