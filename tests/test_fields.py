@@ -269,7 +269,7 @@ def test_a_number_that_is_not_finite_is_refused_with_its_line(tmp_path: Path) ->
 
 
 def test_kinds_are_found() -> None:
-    records = [
+    records: list[tuple[str, Any]] = [
         (
             "",
             {
@@ -338,7 +338,7 @@ def test_tables_of_documents_are_read(tmp_path: Path, ending: str) -> None:
 
 
 def test_frames_and_dictionaries_are_the_same() -> None:
-    rows = [{"id": "a", "title": "big fish", "votes": 3}, {"id": "b", "title": "it", "votes": 5}]
+    rows: list[dict[str, Any]] = [{"id": "a", "title": "big fish", "votes": 3}, {"id": "b", "title": "it", "votes": 5}]
     judged = pd.DataFrame({"query": ["q", "q"], "document": ["a", "b"], "grade": [1, 0]})
     queries = pd.DataFrame({"id": ["q"], "text": ["fish"], "group": ["g"]})
     first = read_judged(collection_of(rows, {"q": "fish"}, judged), candidates="judged")

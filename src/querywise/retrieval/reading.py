@@ -277,7 +277,8 @@ def judged_from_text(
     how = retrieval or Retrieval()
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements, also_judged=also_judged)
     judged, coverage = _plain_candidates(collection, index, how, add_judged=add_judged)
-    judged = judged_by_clicks(judged, data) if is_click_folder(data) and judgements is None else judged
+    if isinstance(data, Path) and judgements is None and is_click_folder(data):
+        judged = judged_by_clicks(judged, data)
     return FromText(judged, coverage, retrieval_notes(index, how), _adaptation(collection, index, how))
 
 
