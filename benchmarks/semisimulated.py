@@ -56,6 +56,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--part", choices=("validation", "test"), default="test")
+    options.add_argument("--biases", type=float, nargs="+", default=BIASES)
+    options.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
     options.add_argument("--out", type=Path)
     asked = options.parse_args()
     world = world_of(asked.folder, asked.part)
@@ -66,8 +68,8 @@ def main() -> None:
     print(f"{len(world.train)} training queries, {len(world.test)} measured; NDCG@10 {first.mean():.4f} of BM25 of all "
           f"fields, {human.mean():.4f} by human labels of all documents", flush=True)  # fmt: skip
     rows = []
-    for eta in BIASES:
-        for sessions in SESSIONS:
+    for eta in asked.biases:
+        for sessions in asked.sessions:
             found = arm(world, eta, sessions, value)
             for name, values in found.items():
                 share = (values.mean() - first.mean()) / (human.mean() - first.mean())

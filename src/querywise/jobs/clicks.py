@@ -183,7 +183,7 @@ def _warnings(log: Impressions, bots: Bots, asked: Asked) -> list[str]:
     if most > _MANY_DOCUMENTS:
         found.append(f"Warning: one query was shown with {most:,} different documents.")
     if bots.sessions:
-        what = "are left out" if asked.without_bots else "count; leave them out with without_bots=True"
+        what = "are left out" if asked.without_bots else "count as all others do unless bots are left out"
         found.append(
             f"{counted(bots.sessions, 'session')} with {counted(len(bots.pages), 'page')} are unlikely to be people's "
             f"(more than 100 pages, or more clicks than chance allows) and {what}."
