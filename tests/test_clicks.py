@@ -275,6 +275,8 @@ def clicks_on(folder: Path) -> Path:
 
 def test_from_clicks_to_a_model_of_text(tmp_path: Path) -> None:
     log = clicks_on(collection(tmp_path / "text"))
+    graded = "".join(f"Q0\tD{number}\t{number // 4 % 2}\n" for number in range(40))
+    (tmp_path / "text" / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + graded)
     made = run(tmp_path, "clicks", log, "--out", "judged", "--collection", "text", "--report", "--borrow", "off")
     assert "(debiased)" in output(made)
     data = read_judged(tmp_path / "judged")
@@ -284,6 +286,7 @@ def test_from_clicks_to_a_model_of_text(tmp_path: Path) -> None:
     assert set(data.query_ids) <= {f"Q{number}" for number in range(12)}
     page = (tmp_path / "judged" / "report.html").read_text()
     assert "Most certain" in page
+    assert "human grade" in page
     assert "<script" not in page
     table = pq.read_table(tmp_path / "judged" / "judgments.parquet").to_pydict()
     assert {"query", "document", "gain", "error", "impressions", "clicks", "naive", "pessimistic"} <= set(table)

@@ -15,6 +15,7 @@ from querywise.clicks.judgments import Judgments
 from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST
 from querywise.data.collections import Collection, read_collection
 from querywise.data.judged import Candidates
+from querywise.data.judgements import Grades
 from querywise.data.query_table import QueryTable, read_queries, write_queries
 from querywise.data.readers import read_features
 from querywise.errors import DataError
@@ -33,7 +34,8 @@ OUTPUT = OutputFolder(
 class Beside(NamedTuple):
     """The documents that were shown: a text collection or feature log, and how its queries are called.
 
-    names: normalized text or id → the id. documents: its ids; None: whatever the log has.
+    names: normalized text or id → the id. documents: its ids; None: whatever the log has. grades: those that people
+    gave.
     """
 
     collection: Path | None
@@ -41,6 +43,7 @@ class Beside(NamedTuple):
     names: Mapping[str, str]
     texts: Mapping[str, str]
     documents: frozenset[str] | None
+    grades: Grades = {}  # noqa: RUF012  never changed
 
 
 def documents_beside(collection: Path | None, features: Path | None, queries: Path | None = None) -> Beside:
@@ -49,7 +52,7 @@ def documents_beside(collection: Path | None, features: Path | None, queries: Pa
         found: Collection = read_collection(collection)
         table = read_queries(queries) if queries is not None else found.queries
         known = frozenset(each.id for each in found.documents())
-        return Beside(collection, None, *_names(table), known)
+        return Beside(collection, None, *_names(table), known, found.grades())
     if features is not None:
         data = read_features([features], queries=queries, missing="refused").candidates
         if data.document_ids is None:
@@ -98,6 +101,13 @@ def write_folder(
             (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / MANIFEST).write_text(json_text(notes), encoding="utf-8")
     return Written(int(known.sum()), len(used), int((~known).sum()))
+
+
+def human_grades(log: Impressions, found: Judgments, beside: Beside) -> Ints:
+    """The grade that people gave every pair; −1 where they gave none."""
+    own = [beside.grades.get(beside.names.get(text, text), {}) for text in log.queries]
+    pairs = zip(found.query.tolist(), found.document.tolist(), strict=True)
+    return np.array([own[query].get(log.documents[document], -1) for query, document in pairs], np.int64)
 
 
 def _known(log: Impressions, found: Judgments, beside: Beside, ids: list[str]) -> Bools:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.clicks.borrowing import Borrowing, borrowed, tested_borrowing
-from querywise.clicks.folder import Written, documents_beside, write_folder
+from querywise.clicks.folder import Written, documents_beside, human_grades, write_folder
 from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import MOST_POSITIONS, Bots, Impressions
 from querywise.clicks.judgments import Judgments, choose_model, judge
@@ -95,7 +95,8 @@ def write(
 ) -> Written:
     """Write the judgments, with what they belong to and with a page."""
     beside = documents_beside(collection, features)
-    page = page_of(found.log, found.qualities, found.known, found.pbm, found.judgments, found.told, source)
+    human = human_grades(found.log, found.judgments, beside)
+    page = page_of(found.log, found.qualities, found.known, found.pbm, found.judgments, found.told, source, human)
     return write_folder(out, found.log, found.judgments, beside, _manifest(found, asked), page if report else None)
 
 

@@ -27,8 +27,9 @@ def page_of(
     found: Judgments,
     told: Sequence[str],
     source: str,
+    human: Ints,
 ) -> str:
-    """The whole page, as HTML without scripts."""
+    """The whole page, as HTML without scripts. human: the grade that people gave every pair, −1 where there is none."""
     style = (files("querywise.report") / "page" / "report.css").read_text(encoding="utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     parts = [
@@ -42,6 +43,7 @@ def page_of(
         *_positions(log, known, pbm),
         *_models(qualities),
         *_judgments(log, found),
+        *_disagreements(log, found, human),
         "</main></body></html>\n",
     ]
     return "\n".join(parts)
@@ -104,14 +106,29 @@ def _judgments(log: Impressions, found: Judgments) -> list[str]:
     ]
 
 
-def _rows(log: Impressions, found: Judgments, chosen: Ints) -> str:
-    heads = ("query", "document", "shown", "clicked", "gain", "standard error", "naive", "pessimistic")
+def _disagreements(log: Impressions, found: Judgments, human: Ints) -> list[str]:
+    """Pairs whose gain is farthest, in standard errors, from the mean gain of their human grade."""
+    judged = np.flatnonzero(human >= 0)
+    if len(np.unique(human[judged])) < 2:
+        return []
+    _, kind = np.unique(human[judged], return_inverse=True)
+    mean = np.bincount(kind, found.gain[judged]) / np.bincount(kind)
+    gap = np.abs(found.gain[judged] - mean[kind]) / np.maximum(found.error[judged], 1e-9)
+    farthest = judged[np.argsort(-gap, kind="stable")[:_SHOWN]]
+    text = f"{len(judged):,} pairs have human grades. Farthest from the mean gain of their grade by standard errors:"
+    return ["<h3>Where clicks and human grades disagree</h3>", f"<p>{text}</p>", _rows(log, found, farthest, human)]
+
+
+def _rows(log: Impressions, found: Judgments, chosen: Ints, human: Ints | None = None) -> str:
+    heads = ["query", "document", "shown", "clicked", "gain", "standard error", "naive", "pessimistic"]
+    heads += [] if human is None else ["human grade"]
     rows = []
     for row in chosen.tolist():
         numbers = (found.gain[row], found.error[row], found.naive[row], found.pessimistic[row])
         counts = (f"{found.impressions[row]:,}", f"{found.clicks[row]:,}")
         names = log.queries[found.query[row]], log.documents[found.document[row]]
-        rows.append([*names, *counts, *(f"{each:.3f}" for each in numbers)])
+        graded = [] if human is None else [f"{human[row]}"]
+        rows.append([*names, *counts, *(f"{each:.3f}" for each in numbers), *graded])
     return _table(heads, rows)
 
 
