@@ -41,6 +41,7 @@ LONGEST = 5.0  # seconds of work for one case
 WAITING = 30.0  # seconds until it must have ended: the machine may have other work
 MOST_MEMORY = 1_000_000_000  # bytes that the cases may add together
 LONGEST_LINE = 3_000  # characters of a message
+_SHARE = 0.05  # of that time it must have worked, however many others do
 SEEDS = 6  # of changes by chance
 MARK = "@@hostile@@"
 _PARTS = 4  # items of a list, lines of a text and words of a line that are changed
@@ -597,11 +598,14 @@ def _walked(arena: Arena, kind: Format) -> list[list[Change]] | str:
 
 
 def _late(began: tuple[float, float]) -> None:
-    """End a case that has worked for too long, or has waited for longer than others could keep it waiting."""
+    """End a case that has worked for too long, or has waited for longer than others could keep it waiting.
+
+    One that hardly works is waiting for something else than a core, however busy the machine is.
+    """
     worked, waited = time.process_time() - began[0], time.monotonic() - began[1]
-    if worked >= LONGEST or waited >= WAITING:
+    if worked >= LONGEST or waited >= WAITING or worked < _SHARE * waited:
         raise TimeoutError(f"it takes longer than {LONGEST} seconds")
-    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    signal.setitimer(signal.ITIMER_REAL, max(LONGEST - worked, 0.1))
 
 
 class Trying:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,7 +22,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from querywise.clicks.readers import read_clicks
 from querywise.contracts.protocols import Ranker
+from querywise.data.click_judgments import read_gains
+from querywise.data.click_judgments import read_manifest as read_click_manifest
 from querywise.data.collections import write_collection
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Candidates, Judged
@@ -566,6 +570,53 @@ def _use_hybrid(folder: Path) -> None:
     assert "secret" not in json.dumps(request).replace("outside/secret", ""), "what a file outside holds"
 
 
+_CLICKS = "query,document,position,clicked,session,time\n" + "".join(
+    f"{query},{document},{place},{int((row + place) % 3 == 0)},{row},{1_700_000_000 + row}\n"
+    for row, query in enumerate(["sofa", "chair", "sofa", "table"])
+    for place, document in enumerate("abc", 1)
+)
+
+
+def _make_clicks(folder: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    (folder / "clicks.csv").write_text(_CLICKS)
+    names, *rows = [line.split(",") for line in _CLICKS.splitlines()]
+    table = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    parquet.write_table(pa.table({**table, "clicked": list(map(int, table["clicked"]))}), folder / "clicks.parquet")
+    more = {"object": {"object_id": "b"}, "position": {"ordinal": 2}}
+    records = [
+        {
+            "query_id": "1",
+            "user_query": "sofa",
+            "timestamp": "2024-12-10T00:00:05Z",
+            "query_response_hit_ids": ["a", "b"],
+        },
+        {"query_id": "1", "action_name": "click", "timestamp": "2024-12-10T00:00:06Z", "event_attributes": more},
+    ]
+    (folder / "events.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
+
+
+def _use_clicks(folder: Path) -> None:
+    for name in ("clicks.csv", "clicks.parquet", "events.jsonl"):
+        if (folder / name).is_file():
+            found = read_clicks(folder / name)
+            finite(found.clicked)
+
+
+def _make_click_folder(folder: Path) -> None:
+    (folder / "clicks.json").write_text('{"model": "pbm", "judgments": 2}')
+    (folder / "gains.tsv").write_text(
+        "query-id\tcorpus-id\tgain\terror\tlabel\nq1\tD1\t0.5\t0.1\t2\nq2\tD2\t0.25\t0\t1\n"
+    )
+
+
+def _use_click_folder(folder: Path) -> None:
+    read_click_manifest(folder)
+    finite([list(each) for own in read_gains(folder).values() for each in own.values()])
+
+
 def _letor_queries(folder: Path) -> None:
     table = QueryTable(_NAMES, texts=_TEXTS, classes=("c", None), columns=np.ones((2, 1)), column_names=("clicks",))
     write_queries(folder / "queries.jsonl", replace(table, vectors=np.ones((2, 2)), groups=("g", "h")))
@@ -630,6 +681,17 @@ FORMATS = (
     ),
     Format("data of queries", _letor_queries, _use_queries, unsigned, ("data/query_table.py",), linked=True),
     Format("a text collection", _make_collection, _use_text, unsigned, ("data/collections.py",), linked=True),
+    Format(
+        "click logs", _make_clicks, _use_clicks, unsigned, ("clicks/readers.py", "data/click_files.py"), linked=True
+    ),
+    Format(
+        "judgments from clicks",
+        _make_click_folder,
+        _use_click_folder,
+        unsigned,
+        ("data/click_judgments.py",),
+        linked=True,
+    ),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
     Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/pace.py",)),
@@ -654,7 +716,9 @@ def _act(folder: Path) -> None:
     if do.startswith("http"):
         with socket.create_connection(urlsplit(do).netloc.split(":")):
             return
-    if do.startswith(";"):
+    if do == "nan":
+        time.sleep(12)
+    elif do.startswith(";"):
         os.system(do.removeprefix(";"))
     elif do.startswith("/"):
         os.open(do, os.O_RDONLY | os.O_NONBLOCK)

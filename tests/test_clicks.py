@@ -188,6 +188,8 @@ def test_machines_are_shown(tmp_path: Path) -> None:
         ("a,b\n1,2\n", "this is not a click log"),
         ('{"query_id": "1", "user_query": "x"}\n', "There is no impression in the events"),
         ('{"query_id": "1", "user_query": "x"}\nnonsense\n', "log.csv:2: invalid JSON"),
+        ('{"query_id": "1", "user_query": "x"}\n' + "[" * 100_000, "log.csv:2: invalid JSON"),
+        ('{"_source": 5, "user_query": "x"}\n', "log.csv:1: expected a record in _source"),
     ],
 )
 def test_a_bad_log_is_one_sentence(text: str, message: str, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_without_labels_nobody_judged_anything() -> None:
         (pd.Series([7, 8]), ("7", "8")),
         (pd.Series(["a", "b"], dtype="category"), ("a", "b")),
         (pl.Series(["a", "b"]), ("a", "b")),
+        (np.array([b"a", b"\xc3\xa9"]), ("a", "é")),
     ],
 )
 def test_query_ids_of_any_kind_become_texts(qid: ArrayLike, query_ids: tuple[str, ...]) -> None:

@@ -480,6 +480,20 @@ def test_a_log_is_read_as_a_table_is(tmp_path: Path) -> None:
     same(read_parquet(str(tmp_path)), expected)
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)])
+def test_ids_in_bytes_are_texts(tmp_path: Path, kind: pa.DataType) -> None:
+    ids = {
+        name: pa.array([f"{each}".encode() for each in rows], kind)
+        for name, rows in (("qid", (7, 8, 7)), ("docid", "abc"))
+    }
+    pq.write_table(pa.table({**LOG, **ids}), tmp_path / "log.parquet")
+    found = read_parquet(tmp_path / "log.parquet")
+    assert (found.query_ids, found.candidates.document_ids) == (("7", "8"), ("a", "c", "b"))
+    pq.write_table(pa.table({**LOG, **ids, "qid": pa.array([b"\xff"] * 3, kind)}), tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=r"not UTF-8 text|damaged"):
+        read_parquet(tmp_path / "log.parquet")
+
+
 def test_columns_of_a_log_can_be_named_and_ids_are_not_needed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"q": ["a"], "grade": [2], "x": [1.0]}), tmp_path / "log.parquet")
     data = read_parquet(tmp_path / "log.parquet", qid="q", label="grade")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import cast
 
 from querywise.errors import DataError
 from querywise.runtime.http_client import RequestError, ask
@@ -22,7 +21,10 @@ def records_of(address: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
         found = _asked(f"{base}/{index}/_search?scroll=2m", {"size": _PAGE, "sort": ["_doc"]})
         while hits := _hits(found, base):
             for hit in hits:
-                yield f"{base}/{index}/{hit.get('_id')}", cast("Mapping[str, Json]", hit.get("_source", {}))
+                source = hit.get("_source", {})
+                if not isinstance(source, dict):
+                    raise DataError(f"{base}/{index}: expected a record in _source, found {source!r:.60}.")
+                yield f"{base}/{index}/{hit.get('_id')}", source
             found = _asked(f"{base}/_search/scroll", {"scroll": "2m", "scroll_id": found.get("_scroll_id")})
 
 
@@ -43,7 +45,7 @@ def _asked(url: str, body: Mapping[str, Json]) -> Mapping[str, Json]:
         raise DataError(f"{url}: the engine answers with status {answer.status}: {answer.shown(200)!r}.")
     try:
         found = json.loads(answer.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise DataError(f"{url}: the answer is no JSON record: {answer.shown(80)!r}.")

@@ -179,12 +179,12 @@ def _parquet_blocks(path: Path) -> Iterator[_Block]:
         for batch in file.iter_batches(_BLOCK, columns=list(wanted.values()), use_threads=False):
             yield first, {name: _arrow_column(batch.column(own), name, first) for name, own in wanted.items()}
             first += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column that is there twice
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
 
 
 def _arrow_column(column: Arrow, name: str, first: int) -> Sequence[str] | Codes | Floats:
-    from querywise.data.parquet.arrow import arrow
+    from querywise.data.parquet.arrow import arrow, document_id
 
     pa, _ = arrow()
     if column.null_count and name in ("query", "document", "clicked", "session"):
@@ -193,7 +193,7 @@ def _arrow_column(column: Arrow, name: str, first: int) -> Sequence[str] | Codes
     if name in ("query", "document", "session"):
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         numbers = np.asarray(coded.indices.cast("int64").to_numpy(zero_copy_only=False), np.int64)
-        return _Coded(numbers, [str(each) for each in coded.dictionary.to_pylist()])
+        return _Coded(numbers, [document_id(each, first) for each in coded.dictionary.to_pylist()])
     if pa.types.is_timestamp(column.type):
         return np.asarray(column.cast(pa.timestamp("us", column.type.tz)).cast("int64").to_numpy(False)) / 1e6
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
@@ -385,7 +385,7 @@ class _Pages:
             self.texts.setdefault(page, text)
         if action is None:
             self._query(page, record, parts, where)
-        elif action == "impression" or action in actions:
+        elif action == "impression" or (isinstance(action, str) and action in actions):
             document, position = _object_of(record)
             if document is None:
                 notes.unreadable += 1

@@ -138,10 +138,13 @@ def events_of(path: Path) -> Iterator[tuple[int, Mapping[str, Json]]]:
                 continue
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise DataError(f"{path}:{number}: invalid JSON; expected one record a line.") from None
             if not isinstance(record, dict):
                 raise DataError(f"{path}:{number}: expected a record, found {line.strip()[:60]!r}.")
             if len(record) == 1 and next(iter(record)) in ("index", "create"):
                 continue
-            yield number, cast("Mapping[str, Json]", record.get("_source", record))
+            source = record.get("_source", record)
+            if not isinstance(source, dict):
+                raise DataError(f"{path}:{number}: expected a record in _source, found {source!r:.60}.")
+            yield number, source

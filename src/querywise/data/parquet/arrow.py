@@ -256,14 +256,22 @@ def query_id(value: Arrow, row: int) -> str:
     if isinstance(value, (list, dict)):
         raise DataError(f"Row {row} has the query id {value!r}; expected one text or number per row.")
     whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
+    return str(int(value)) if whole else _as_text(value, row)
 
 
 def document_id(value: Arrow, row: int) -> str:
     """A document id as text."""
     if is_missing(value):
         raise DataError(f"Row {row} has no document id; give every row one, or leave the ids out.")
-    return str(value)
+    return _as_text(value, row)
+
+
+def _as_text(value: Arrow, row: int) -> str:
+    """An id as text; bytes are read as UTF-8."""
+    try:
+        return value.decode() if isinstance(value, bytes) else str(value)
+    except UnicodeDecodeError:
+        raise DataError(f"Row {row} has the id {value!r:.60}, which is not UTF-8 text; write ids as texts.") from None
 
 
 def _items(column: Any) -> list[Any]:
