@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -270,11 +271,17 @@ def test_the_service_gives_the_vector_to_search_an_engine_by(
     moved = asyncio.run(ask("model", {"query": {"vector": own.tolist()}})).json()
     assert moved["adapted"] is True
     assert np.array_equal(moved["vector"], adapter.transform(own))
+    for dtype in ("float64", "float32"):
+        table = asyncio.run(ask("model", {"query": {"vector": own.tolist()}, "dtype": dtype})).json()["vector"]
+        assert (table["dtype"], table["shape"]) == (dtype, [1, DIMENSION])
+        numbers = np.frombuffer(base64.b64decode(table["base64"]), np.dtype(dtype).newbyteorder("<"))
+        assert np.array_equal(numbers, adapter.transform(own).astype(dtype))
     assert asyncio.run(ask("plain", {"query": {"vector": own.tolist()}})).json()["vector"] == own.tolist()
     for model, body in (
         ("model", {"query": {"vector": [1.0]}}),
         ("plain", {"query": {}}),
         ("model", {"query": {"vector": "x"}}),
+        ("model", {"query": {"vector": own.tolist()}, "dtype": "float16"}),
     ):
         refused = asyncio.run(ask(model, body))
         assert refused.status_code == 422, refused.text

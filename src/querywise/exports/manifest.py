@@ -52,8 +52,18 @@ class RequestEntry(TypedDict):
     weights: dict[str, float]
 
 
+class AdapterEntry(TypedDict):
+    """The adapter of query vectors in the manifest: its tables, and the script that moves vectors by them."""
+
+    tables: str
+    script: str
+
+
 class Manifest(TypedDict):
-    """The content of export.json: features and models, the global one first, or a request with weights of runs."""
+    """The content of export.json: features and models, the global one first, or a request with weights of runs.
+
+    adapter: what moves a query's vector before it is put into the request, where the model has one.
+    """
 
     engine: str
     name: str
@@ -61,6 +71,7 @@ class Manifest(TypedDict):
     models: list[ModelEntry]
     routing: RoutingEntry | None
     request: RequestEntry | None
+    adapter: AdapterEntry | None
 
 
 def read_raw_manifest(folder: Path) -> JsonObject:
@@ -185,8 +196,22 @@ def exactness_sentence(found: Exactness | None) -> str:
     )
 
 
-def weights_readme(title: str, done: Written, request: str, about: str) -> str:
-    """The README of an export of weights of runs; request: its file; about: what the weights mean there."""
+_ADAPTED = """
+## The query's vector
+
+The model learned by vectors that its judged queries had moved, while documents keep theirs. `router.py` and `Router`
+take the query's own vector and put the moved one into the request. Without querywise, `transform.py` moves vectors by
+`adapter.npz`, with numpy alone: `python transform.py queries.npy moved.npy`. Moved vectors have length 1, and documents
+are compared with them by cosine: the field needs that (in OpenSearch `cosinesimil`, in Elasticsearch `cosine`, in Vespa
+`angular`), or documents' vectors of length 1.
+"""
+
+
+def weights_readme(title: str, done: Written, request: str, about: str, *, adapted: bool = False) -> str:
+    """The README of an export of weights of runs.
+
+    request: its file. about: what the weights mean there. adapted: whether the vectors of queries are moved.
+    """
     rows = "\n".join(f"| {run} | {weight!r} |" for run, weight in done.weights.items())
     depends = (
         f"Weights are of each query its own, by its {' and '.join(done.by)}"
@@ -214,4 +239,4 @@ router.request("the words of a query", vector=[0.1, 0.2])
 ```
 
 {about}
-"""
+{_ADAPTED if adapted else ""}"""

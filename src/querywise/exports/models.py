@@ -123,7 +123,7 @@ def largest_number(form: Runnable) -> float:
 
 BM25_FACTOR = 2.2  # k1 + 1, which BM25 here has as a factor and Lucene's has not
 BM25_FIELD = "title_and_body"
-_OF_LISTS = ("similarity", "similarity.title", "found_by")
+_OF_LISTS = ("similarity", "similarity.plain", "similarity.title", "found_by")
 
 
 class Source(Enum):

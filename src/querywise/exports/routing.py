@@ -10,7 +10,7 @@ from typing import TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
-from querywise.contracts.answers import Answer
+from querywise.contracts.answers import Answer, adapter_of
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
 from querywise.contracts.run_weights import Lists, weights_of_query
@@ -137,10 +137,17 @@ class Router:
         return dict(zip(self._features["in_engine"], form.weights.tolist(), strict=True))
 
     def request(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> Json:
-        """The request with the weights of runs in it, by `text` and `facts`; of SQL {"sql": …, "parameters": …}."""
+        """The request with the weights of runs in it, by `text` and `facts`; of SQL {"sql": …, "parameters": …}.
+
+        The vector in it is the query's own, moved by the model's adapter where it has one.
+        """
         if self._request is None:
             raise DataError("This export has models, and no weights of runs: its router.py makes the requests.")
-        return request_for(self._request, text, facts.get("vector"), self.weights(text, **facts))
+        vector, adapter = facts.get("vector"), adapter_of(self.ranker)
+        own = _one_vector(vector)
+        if own is not None and adapter is not None:
+            vector = adapter.transform(own)[0].tolist()
+        return request_for(self._request, text, vector, self.weights(text, **facts))
 
     def about_class(self, query_class: str) -> str | None:
         """A sentence on why routing ignores a query's class; None where it uses it."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, Exactness
 from querywise.exports.models import Exported
+from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.runtime.values import Json, JsonObject, Settings
 
 UNFINISHED = "EDIT_ME"  # a placeholder, for the user to say how the engine computes a feature
@@ -121,13 +122,17 @@ class Written:
 
 @dataclass(frozen=True)
 class Content:
-    """The files of an export by their paths, and the entries of its manifest that are of models or of a request."""
+    """The files of an export by their paths, and the entries of its manifest that are of models or of a request.
+
+    adapter: what moves the vectors of queries before they are put into the request; None where they stay.
+    """
 
     done: Written
     texts: Mapping[str, str]
     features: Settings | None = None
     models: tuple[Json, ...] = ()
     request: Settings | None = None
+    adapter: AdaptedVectors | None = None
 
 
 def as_text(content: Json) -> str:

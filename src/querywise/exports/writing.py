@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from querywise.contracts.answers import Answer
+from querywise.contracts.answers import Answer, adapter_of
 from querywise.contracts.asking import missing_for, policy_of
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
@@ -37,6 +37,8 @@ from querywise.exports.models import (
 from querywise.exports.routing import routing_of
 from querywise.exports.target import Content, StoredModels, Written, as_text, identifier
 from querywise.exports.targets import FUSE_RUNS, TARGETS, find_target
+from querywise.exports.transform import SCRIPT, TABLES, transform_files
+from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, parse_json, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
@@ -105,6 +107,8 @@ def export_model(
         for place, text in content.texts.items():
             (made / place).parent.mkdir(parents=True, exist_ok=True)
             (made / place).write_text(text, encoding="utf-8")
+        for place, table in ({} if content.adapter is None else transform_files(content.adapter)).items():
+            (made / place).write_bytes(table)
         if content.done.routing is not None or content.request is not None:
             save(ranker, made / _MODEL)
         manifest = {**_manifest(content, name, ranker), "checksums": _checksums(made)}
@@ -134,6 +138,7 @@ def _manifest(content: Content, name: str, ranker: Ranker) -> JsonObject:
         "models": content.models,
         "routing": None if done.routing is None else {**asdict(done.routing), "requests": done.routing.requests},
         "request": content.request,
+        "adapter": None if content.adapter is None else {"tables": TABLES, "script": SCRIPT},
         "exactness": None if done.exactness is None else done.exactness._asdict(),
     }
 
@@ -205,10 +210,14 @@ def weight_content(ranker: Ranker, answer: Answer, engine: str, name: str) -> Co
     done = Written(engine, (), routing_of(answer), True, None, weights)
     file = next(iter(texts))
     about = f"Scores are normalised as `{normalise}`. {target.request.meaning}"
+    kept = adapter_of(ranker)
+    adapter = kept if isinstance(kept, AdaptedVectors) and kept.adapts else None
+    readme = weights_readme(title, done, file, about, adapted=adapter is not None)
     return Content(
         done,
-        {**texts, "router.py": request_script(), "README.md": weights_readme(title, done, file, about)},
+        {**texts, "router.py": request_script(), "README.md": readme},
         request={"file": file, "normalise": normalise, "weights": weights},
+        adapter=adapter,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from scipy.special import stdtr
 
 from querywise.data.vectors import as_vectors, read_npy
 from querywise.errors import DataError
+from querywise.exports.transform import SCRIPT, TABLES, transform_files
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.retrieval.reading import Retrieval, indexed_text, retrieval_notes
@@ -22,10 +22,9 @@ from querywise.runtime.values import JsonObject
 from querywise.storage import load
 from querywise.storage.models import MANIFEST
 
-_SCRIPT, _TABLES = "transform.py", "adapter.npz"
 _FOLDER = OutputFolder(
     a_file="this is a file; an adapter is exported into a folder. Name another place.",
-    belongs=lambda name: name in (_SCRIPT, _TABLES) or name.endswith(".part"),
+    belongs=lambda name: name in (SCRIPT, TABLES) or name.endswith(".part"),
     stray="is in this folder; an adapter is exported into an empty or a new one.",
     in_place=True,
 )
@@ -117,19 +116,10 @@ def _write_npy(out: Path, table: Floats) -> None:
 def export(adapter: AdaptedVectors, folder: Path) -> None:
     """Write the adapter's tables, and a script that needs numpy alone to use them."""
     check_export_folder(folder)
-    content = io.BytesIO()
-    np.savez(
-        content,
-        gamma=np.float64(0.0 if adapter.gamma_ is None else adapter.gamma_),
-        landmarks=adapter.queries_[adapter.landmarks_],
-        responses=adapter.responses_,
-        map=adapter.map_,
-    )
-    script = resources("querywise.exports.scripts").joinpath(_SCRIPT).read_bytes()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(folder / _TABLES, content.getvalue())
-        write_bytes(folder / _SCRIPT, script)
+        for name, content in transform_files(adapter).items():
+            write_bytes(folder / name, content)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror}).") from None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Raw
@@ -195,6 +196,12 @@ def vector_table(queries: Sequence[Query], places: Sequence[str]) -> Floats:
             )
         row[:] = decoded(query.vector, where)
     return table
+
+
+def packed(vector: Floats, dtype: Literal["float64", "float32"]) -> Numbers:
+    """A vector as a table of one row, in base64."""
+    content = base64.b64encode(vector.astype(np.dtype(dtype).newbyteorder("<")).tobytes())
+    return Numbers(Raw(b'"' + content + b'"'), dtype, [1, len(vector)])
 
 
 def decoded(vector: Raw | list[float], where: str = "query") -> list[float]:

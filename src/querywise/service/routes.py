@@ -29,7 +29,7 @@ from querywise.service import schema
 from querywise.service.api import Api, add_static_files
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
-from querywise.service.documents import decoded
+from querywise.service.documents import decoded, packed
 from querywise.service.guards import (
     Guard,
     check_counts,
@@ -298,9 +298,9 @@ class LookupRoutes(_Routes):
         A text needs an index, or the name of an embedder that made its vectors.
         """
         service = self._service
-        asked = decode(_VECTOR, await read_body(request, service.limits)).query
+        asked = decode(_VECTOR, await read_body(request, service.limits))
         model = service.models.current
-        query, without = await service.vectors.of(asked, request)
+        query, without = await service.vectors.of(asked.query, request)
         if without:
             raise ApiError(503, "no_vector", "The embedder did not make the query's vector. Ask again later.")
         if query.vector is None:
@@ -308,10 +308,10 @@ class LookupRoutes(_Routes):
             raise ApiError(422, "no_vector", said, "query.vector")
         adapter = adapter_of(model.ranker)
 
-        def job() -> list[float]:
+        def job() -> list[float] | schema.Numbers:
             own = np.array(decoded(query.vector or []))
-            found: list[float] = (own if adapter is None else adapter.transform(own)).tolist()
-            return found
+            found = own if adapter is None else adapter.transform(own)
+            return found.tolist() if asked.dtype is None else packed(found, asked.dtype)
 
         vector = await service.threads.run(job, request)
         return json_response(schema.VectorResponse(vector, adapter is not None, model.version))

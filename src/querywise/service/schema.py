@@ -146,15 +146,19 @@ class WeightsRequest(Struct, forbid_unknown_fields=True):
 
 
 class VectorRequest(Struct, forbid_unknown_fields=True):
-    """One query, by its text or by its own vector."""
+    """One query, by its text or by its own vector. `dtype`: answer with the vector as bytes in base64, of that type."""
 
     query: Query
+    dtype: Literal["float64", "float32"] | None = None
 
 
 class VectorResponse(Struct):
-    """The vector to search by: the query's own, or where `adapted`, what the model makes of it."""
+    """The vector to search by: the query's own, or where `adapted`, what the model makes of it.
 
-    vector: list[float]
+    Numbers, or where a `dtype` was asked for a table of one row.
+    """
+
+    vector: list[float] | Numbers
     adapted: bool
     model: str
 

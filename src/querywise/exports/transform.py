@@ -1,0 +1,26 @@
+"""Adapted query vectors without querywise: an adapter's tables, and a script that needs numpy alone to use them."""
+
+from __future__ import annotations
+
+import io
+from importlib.resources import files as resources
+
+import numpy as np
+
+from querywise.retrieval.adapted_vectors import AdaptedVectors
+
+SCRIPT, TABLES = "transform.py", "adapter.npz"
+
+
+def transform_files(adapter: AdaptedVectors) -> dict[str, bytes]:
+    """The files' contents by their names."""
+    content = io.BytesIO()
+    np.savez(
+        content,
+        gamma=np.float64(0.0 if adapter.gamma_ is None else adapter.gamma_),
+        landmarks=adapter.queries_[adapter.landmarks_],
+        responses=adapter.responses_,
+        map=adapter.map_,
+    )
+    script = resources("querywise.exports.scripts").joinpath(SCRIPT).read_bytes()
+    return {TABLES: content.getvalue(), SCRIPT: script}
