@@ -42,7 +42,7 @@ OTHERS = {
     "exports/scripts/router.py": "as check_parity.py",
     "exports/scripts/upload_elasticsearch.py": "as check_parity.py",
     "exports/scripts/transform.py": "as check_parity.py",
-    "jobs/adapt.py": "a script in this package",
+    "exports/transform.py": "a script in this package",
     "jobs/trials.py": "the answers of a process that it started",
     "methods/method.py": "what an option of the command line says",
     "reproduction/curves.py": "figures of an earlier run of the same command, to draw them again",
