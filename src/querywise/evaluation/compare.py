@@ -370,7 +370,7 @@ def compare(
     baseline: what the others are compared with, by name or as the system itself; None is the first.
     observe: called with the fold, the name and every fitted ranker, in this process.
     kept: where finished parts are stored, and read from if they are there already.
-    explain: why answers to test queries are as they are, for a report; `explanations.reasons.reasons` finds it out.
+    explain: why answers to test queries are as they are, for a report; `explanations.importance.reasons` finds it out.
 
     Returns: Compared, which prints means, differences from the baseline and p of paired tests, corrected by Holm;
     `.to_frame()` has them as a table, `.evaluations` the values by query.
