@@ -331,6 +331,15 @@ def test_from_clicks_to_a_model_of_features(tmp_path: Path) -> None:
     output(run(tmp_path, "fit", "judged", "--out", "model", "--quiet"))
     output(run(tmp_path, "clicks", log, "--out", "judged", "--features", "features.parquet", "--quiet", "--no-weights"))
     assert read_features(tmp_path / "judged").query_weights is None
+    output(run(tmp_path, "clicks", log, "--out", "pairs", "--features", "features.parquet", "--quiet", "--pairs"))
+    data = read_features(tmp_path / "pairs")
+    assert data.query_weights is not None
+    assert data.query_weights.max() > 2  # a click far down stands for several
+    assert set(data.labels[data.candidates.starts[:-1]].tolist()) == {1}
+    assert len(np.unique(data.groups)) <= 12 < len(data)
+    output(run(tmp_path, "fit", "pairs", "--out", "model", "--quiet"))
+    told = refused(run(tmp_path, "clicks", log, "--out", "other", "--pairs"))
+    assert "are made of a feature log" in told
 
 
 def test_judgments_alone_are_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -53,6 +53,14 @@ def clicks(
     borrow: Annotated[
         str, typer.Option(help="Whether rare queries borrow from similar ones: auto, where that helps; on or off.")
     ] = "auto",
+    pairs: Annotated[
+        bool,
+        typer.Option(
+            "--pairs",
+            help="With --features: OUT has pairs by inverse propensity to learn from, a query for every clicked "
+            "document, in the place of gains.",
+        ),
+    ] = False,
     report: Annotated[bool, typer.Option("--report", help="Write report.html beside the judgments.")] = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -71,7 +79,7 @@ def clicks(
     if collection is not None and features is not None:
         raise DataError("--collection and --features: judgments are joined with one of them. Name one.")
     OUTPUT.check(out)
-    asked = Asked(model, tuple(action or CLICKS), without_bots, weights, borrow)
+    asked = Asked(model, tuple(action or CLICKS), without_bots, weights, borrow, pairs)
     with shown(quiet=quiet):
         found = learn(log, asked)
         written = write(out, found, asked, collection=collection, features=features, report=report, source=log)

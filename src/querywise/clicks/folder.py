@@ -12,7 +12,8 @@ import numpy as np
 
 from querywise.clicks.impressions import Impressions, normalized
 from querywise.clicks.judgments import Judgments
-from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST
+from querywise.clicks.pairs import Preferences
+from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST, WEIGHTS
 from querywise.data.collections import Collection, read_collection
 from querywise.data.judged import Candidates
 from querywise.data.judgements import Grades
@@ -80,9 +81,15 @@ class Written(NamedTuple):
 
 
 def write_folder(
-    out: Path, log: Impressions, found: Judgments, beside: Beside, notes: JsonObject, page: str | None
+    out: Path,
+    log: Impressions,
+    found: Judgments,
+    beside: Beside,
+    notes: JsonObject,
+    page: str | None,
+    pairs: Preferences | None = None,
 ) -> Written:
-    """Write judgments and what they belong to. page: that of the report."""
+    """Write judgments and what they belong to. page: that of the report. pairs: to learn from in place of gains."""
     ids = [beside.names.get(text, text) for text in log.queries]
     known = _known(log, found, beside, ids)
     with atomic_folder(out) as folder:
@@ -96,7 +103,14 @@ def write_folder(
             source = beside.collection / "corpus.jsonl" if beside.collection.is_dir() else beside.collection
             _copied(source, folder / "corpus.jsonl")
         if beside.candidates is not None:
-            _write_features(folder / FEATURES, beside.candidates, set(used))
+            if pairs is None:
+                _write_features(folder / FEATURES, beside.candidates, set(used))
+            else:
+                made = _write_pairs(folder, log, pairs, beside.candidates, ids)
+                told = tuple(beside.texts.get(query, own[query]) for query in made.values())
+                write_queries(
+                    folder / "queries.jsonl", QueryTable(tuple(made), texts=told, groups=tuple(made.values()))
+                )
         if page is not None:
             (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / MANIFEST).write_text(json_text(notes), encoding="utf-8")
@@ -176,6 +190,47 @@ def _write_features(path: Path, candidates: Candidates, queries: set[str]) -> No
         return [ids, list(chosen.document_ids[rows]), *chosen.features[rows].T]
 
     write_table(path, pa.schema(fields), len(chosen.features), columns)
+
+
+def _write_pairs(
+    folder: Path, log: Impressions, pairs: Preferences, candidates: Candidates, ids: list[str]
+) -> dict[str, str]:
+    """The features of every preference's documents as a query, and the weights; returns what query each is of."""
+    from querywise.data.parquet.arrow import arrow, write_table
+
+    assert candidates.document_ids is not None
+    owners = [candidates.query_ids[query] for query in candidates.query_of_row.tolist()]
+    place = {pair: row for row, pair in enumerate(zip(owners, candidates.document_ids, strict=True))}
+    qids: list[str] = []
+    groups: dict[str, str] = {}
+    rows: list[int] = []
+    labels: list[int] = []
+    with atomic_text(folder / WEIGHTS) as out:
+        for number, query in enumerate(pairs.query.tolist()):
+            documents = pairs.document[pairs.starts[number] : pairs.starts[number + 1]].tolist()
+            own = [place.get((ids[query], log.documents[each]), -1) for each in documents]
+            known = [row for row in own if row >= 0]
+            if own[0] >= 0 and len(known) > 1:
+                qids += [f"{ids[query]} #{number + 1}"] * len(known)
+                groups[qids[-1]] = ids[query]
+                labels += [1] + [0] * (len(known) - 1)
+                rows += known
+                out.write(f"{qids[-1]}\t{pairs.weight[number]:.6g}\n")
+    if not rows:
+        raise DataError("No clicked document is in the features together with another of its page.")
+    pa, _ = arrow()
+    names = candidates.feature_names or tuple(f"f{each + 1}" for each in range(candidates.features.shape[1]))
+    texts = [("qid", pa.string()), ("docid", pa.string())]
+    schema = pa.schema([*texts, ("label", pa.int64()), *((name, pa.float64()) for name in names)])
+
+    def columns(part: slice) -> list[object]:
+        assert candidates.document_ids is not None
+        chosen = rows[part]
+        documents = [candidates.document_ids[row] for row in chosen]
+        return [qids[part], documents, labels[part], *candidates.features[chosen].T]
+
+    write_table(folder / FEATURES, schema, len(rows), columns)
+    return groups
 
 
 def _copied(source: Path, target: Path) -> None:

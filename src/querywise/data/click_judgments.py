@@ -16,6 +16,7 @@ from querywise.runtime.files import parse_json, read_text
 from querywise.runtime.values import JsonObject, finite_number
 
 MANIFEST, GAINS, FEATURES = "clicks.json", "gains.tsv", "features.parquet"
+WEIGHTS = "weights.tsv"  # of preferences, where features are those of pairs by inverse propensity
 HEADING = ("query-id", "corpus-id", "gain", "error", "label")
 
 
@@ -55,6 +56,19 @@ def read_manifest(folder: Path) -> JsonObject:
     if not isinstance(found, dict):
         raise DataError(f"{folder / MANIFEST}: expected a record; found {found!r:.60}.")
     return found
+
+
+def weighed_by_clicks(data: Judged, folder: Path) -> Judged:
+    """Preferences with the weights of their clicks."""
+    weights: dict[str, float] = {}
+    for number, line in enumerate(read_text(folder / WEIGHTS).split("\n"), start=1):
+        if line:
+            name, _, text = line.rpartition("\t")
+            weight = finite_number(text)
+            if weight is None or not name:
+                raise DataError(f"{folder / WEIGHTS}:{number}: expected a query and a weight; found {line[:80]!r}.")
+            weights[name] = weight
+    return data.with_weights(weights)
 
 
 def judged_by_clicks(data: Judged, folder: Path) -> Judged:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from querywise.data.click_files import is_click_log
-from querywise.data.click_judgments import FEATURES, is_click_folder, judged_by_clicks
+from querywise.data.click_judgments import FEATURES, WEIGHTS, is_click_folder, judged_by_clicks, weighed_by_clicks
 from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import letor_width, read_letor, with_side_judgements, with_side_names, with_side_queries
 from querywise.data.parquet.shards import is_sharded, open_shards
@@ -88,8 +88,9 @@ def _read_click_folder(folders: Sequence[Path], options: Options) -> Judged:
                 f"{folder}: these are judgments from clicks without documents, so there is nothing to learn from. Make "
                 "them again by `querywise clicks` with the text collection or the feature log that was searched."
             )
-        log = read_parquet(folder / FEATURES, label=None, missing=options.missing)
-        sets.append(judged_by_clicks(log, folder))
+        pairs = (folder / WEIGHTS).is_file()
+        log = read_parquet(folder / FEATURES, label="label" if pairs else None, missing=options.missing)
+        sets.append(weighed_by_clicks(log, folder) if pairs else judged_by_clicks(log, folder))
     return _widened(sets[0] if len(sets) == 1 else concatenate(sets), folders[0], options)
 
 

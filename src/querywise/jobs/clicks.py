@@ -15,6 +15,7 @@ from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import MOST_POSITIONS, Bots, Impressions
 from querywise.clicks.judgments import Judgments, choose_model, judge
 from querywise.clicks.models import ClickModel, fit_model, require_model, usable_models
+from querywise.clicks.pairs import preferences
 from querywise.clicks.quality import Quality, compare_models
 from querywise.clicks.readers import CLICKS, read_clicks
 from querywise.display.words import counted
@@ -32,7 +33,8 @@ class Asked:
 
     model: the one that judges; None chooses. actions: UBI's events that count as clicks. without_bots: leave out
     sessions that no person is likely to have made. weights: whether queries weigh by certainty in training. borrow:
-    whether rare queries borrow: auto, where that predicts later clicks better; on or off.
+    whether rare queries borrow: auto, where that predicts later clicks better; on or off. pairs: learn from pairs by
+    inverse propensity in the place of gains.
     """
 
     model: str | None = None
@@ -40,6 +42,7 @@ class Asked:
     without_bots: bool = False
     weights: bool = True
     borrow: str = "auto"
+    pairs: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,13 @@ def write(
     beside = documents_beside(collection, features)
     human = human_grades(found.log, found.judgments, beside)
     page = page_of(found.log, found.qualities, found.known, found.pbm, found.judgments, found.told, source, human)
-    return write_folder(out, found.log, found.judgments, beside, _manifest(found, asked), page if report else None)
+    pairs = preferences(found.log, found.known, found.pbm) if asked.pairs else None
+    notes = _manifest(found, asked)
+    if pairs is not None:
+        if beside.candidates is None:
+            raise DataError("Pairs by inverse propensity are made of a feature log.", arguments=("pairs", "features"))
+        notes |= {"pairs": len(pairs.query), "largest_inverse_propensity": pairs.clipped}
+    return write_folder(out, found.log, found.judgments, beside, notes, page if report else None, pairs)
 
 
 def _manifest(found: Found, asked: Asked) -> JsonObject:

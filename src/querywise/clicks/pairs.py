@@ -1,0 +1,63 @@
+"""Preferences from clicks by inverse propensity: each clicked document above those its page showed and no one clicked.
+
+Every click is a query of its own, with weight 1 / θ of its position: a click that few would have looked at stands for
+many. So any learner that takes query weights learns from pairs by inverse propensity, boosted trees and local models
+too. Equal ones are one query with the sum of their weights.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from querywise.clicks.identifiable import Knowledge
+from querywise.clicks.impressions import Impressions
+from querywise.clicks.models import ClickModel
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats, Ints
+
+QUANTILE = 0.99  # of the inverse propensities of clicks; larger ones are cut to it
+
+
+class Preferences(NamedTuple):
+    """Clicked documents above others: of preference `i` documents `starts[i]:starts[i + 1]`, the clicked one first.
+
+    query: its number in the log. weight: clicks / θ. clipped: the largest 1 / θ.
+    """
+
+    query: Ints
+    starts: Ints
+    document: Ints
+    weight: Floats
+    clipped: float
+
+
+def preferences(log: Impressions, known: Knowledge, pbm: ClickModel | None) -> Preferences:
+    """The preferences of a log whose position bias is known, or that has propensities."""
+    if log.propensity is None and (not known.known or pbm is None):
+        raise DataError(f"Pairs by inverse propensity need to know examination. {known.reason}", arguments=("pairs",))
+    clicked = np.flatnonzero(log.clicked)
+    if log.propensity is not None:
+        inverse = 1 / log.propensity[clicked]
+    else:
+        assert pbm is not None
+        inverse = 1 / pbm.theta[log.position[clicked]]
+    clipped = float(np.quantile(inverse, QUANTILE))
+    found: dict[tuple[int, int, bytes], float] = {}
+    for row, page, weight in zip(clicked.tolist(), log.page_of_row[clicked].tolist(), inverse.tolist(), strict=True):
+        rows = slice(int(log.starts[page]), int(log.starts[page + 1]))
+        others = np.sort(log.document[rows][~log.clicked[rows]])
+        if len(others):
+            key = int(log.query[page]), int(log.document[row]), others.tobytes()
+            found[key] = found.get(key, 0.0) + min(weight, clipped)
+    if not found:
+        raise DataError("No page shows a clicked document beside one without a click, so there is no preference.")
+    lists = [np.concatenate([[document], np.frombuffer(others, np.int32)]) for _, document, others in found]
+    return Preferences(
+        np.array([query for query, _, _ in found], np.int64),
+        np.cumsum([0, *(len(each) for each in lists)]),
+        np.concatenate(lists).astype(np.int64),
+        np.array(list(found.values())),
+        clipped,
+    )
