@@ -16,6 +16,7 @@ from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, Exactness
 from querywise.exports.models import Exported
 from querywise.retrieval.adapted_vectors import AdaptedVectors
+from querywise.retrieval.boosts import Boosts
 from querywise.runtime.values import Json, JsonObject, Settings
 
 UNFINISHED = "EDIT_ME"  # a placeholder, for the user to say how the engine computes a feature
@@ -75,11 +76,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Target:
-    """What a ranker is exported to: a search engine that runs its models, takes its weights of runs, or both."""
+    """What a ranker is exported to: a search engine that runs its models, takes its weights of runs, or both.
+
+    fields: the engine's request by boosts of fields; it gives None where the engine cannot add fields up so.
+    """
 
     title: str
     models: StoredModels | None = None
     request: Request | None = None
+    fields: Callable[[Boosts], JsonObject | None] | None = None
 
 
 @dataclass(frozen=True)

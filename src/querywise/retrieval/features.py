@@ -139,7 +139,7 @@ def judged_candidates(
         raise DataError(f"{collection.name}: the collection has no queries with a text; features are made for queries.")
     if not collection.judgements:
         raise DataError(f"{collection.name}: the collection has no judgements, so there is nothing to learn from.")
-    grades = _known_grades(collection, index, skip_unknown=skip_unknown)
+    grades = known_grades(collection, index, skip_unknown=skip_unknown)
     asked = [query_id for query_id in collection.queries.ids if query_id in grades]
     table = collection.queries.select(asked)
     if adapted is not None:
@@ -253,7 +253,7 @@ def _is_approximate(index: Index) -> bool:
     return vectors is not None and vectors.graph is not None
 
 
-def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[str, int]]:
+def known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[str, int]]:
     """Query → document → grade, of documents that are in the index."""
     grades: dict[str, dict[str, int]] = {}
     for each in collection.judgements:

@@ -129,7 +129,7 @@ def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = Non
         document_ids=Strings.of(ids),
         titles=Strings.of(read.titles),
         snippets=Strings.of(read.snippets),
-        fields={name: _field(counted[name]) for name in FIELDS},
+        fields={name: field_of(counted[name]) for name in FIELDS},
         columns=np.frombuffer(read.columns).reshape(len(ids), len(names)) if names else np.zeros((len(ids), 0)),
         column_names=names,
     )
@@ -190,7 +190,7 @@ def _counted(read: _Read, words: Tokeniser) -> tuple[list[str], dict[str, csc_ar
     sizes = np.fromiter(map(len, meanings), np.int64, len(meanings))
     flat = np.fromiter((rank[term] for term in chain.from_iterable(meanings)), np.int32)
     counted = {
-        name: _counts(*_terms(np.frombuffer(tokens, np.int32), read.ends[name], flat, sizes), len(rank))
+        name: counted_terms(*_terms(np.frombuffer(tokens, np.int32), read.ends[name], flat, sizes), len(rank))
         for name, tokens in read.tokens.items()
     }
     counted["both"] = (counted["title"] + counted["body"]).tocsc()
@@ -211,7 +211,7 @@ def _terms(
     return flat[places], before[np.frombuffer(ends, np.int64)]
 
 
-def _counts(tokens: NDArray[np.int32], ends: Ints, terms: int) -> csc_array:
+def counted_terms(tokens: NDArray[np.int32], ends: Ints, terms: int) -> csc_array:
     """Documents × terms, from the terms of all documents end to end."""
     from scipy.sparse import csr_array
 
@@ -222,7 +222,8 @@ def _counts(tokens: NDArray[np.int32], ends: Ints, terms: int) -> csc_array:
     return table
 
 
-def _field(counted: csc_array) -> Field:
+def field_of(counted: csc_array) -> Field:
+    """One field's postings, from how often each term is in each document."""
     counted.sort_indices()
     return Field(
         starts=counted.indptr.astype(np.int64),

@@ -1,0 +1,47 @@
+"""Boosts of fields as requests: a multi_match, Solr's qf and tie, an expression of Vespa."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from querywise.exports.target import TEXT
+from querywise.retrieval.boosts import BEST, COMBINED, CROSS, DISMAX, MOST, TIED, Boosts, as_text
+from querywise.runtime.values import Json, JsonObject
+
+
+def opensearch(asked: Boosts) -> JsonObject | None:
+    """A multi_match; None of the forms that OpenSearch does not have."""
+    if asked.form not in (MOST, BEST, CROSS):
+        return None
+    return _query("multi_match", asked, {"type": asked.form})
+
+
+def elasticsearch(asked: Boosts) -> JsonObject | None:
+    """A multi_match, or combined_fields."""
+    return _query("combined_fields", asked, {}) if asked.form == COMBINED else opensearch(asked)
+
+
+def _query(kind: str, asked: Boosts, more: JsonObject) -> JsonObject:
+    fields: list[Json] = [*as_text(asked.used)]
+    tie: JsonObject = {"tie_breaker": asked.tie} if asked.form in TIED else {}
+    return {"query": {kind: {"query": TEXT, **more, "fields": fields, **tie}}}
+
+
+def solr(asked: Boosts) -> JsonObject | None:
+    """Parameters of edismax, whose tie is by word: 1 adds everything up. None of the forms that it does not have."""
+    if asked.form not in (MOST, DISMAX):
+        return None
+    tie = 1.0 if asked.form == MOST else asked.tie
+    return {"defType": "edismax", "q": TEXT, "q.op": "OR", "qf": " ".join(as_text(asked.used)), "tie": f"{tie:g}"}
+
+
+def vespa(asked: Boosts) -> JsonObject | None:
+    """A rank profile; None of the forms that go by word, of which a profile knows nothing."""
+    if asked.form not in (MOST, BEST):
+        return None
+    parts = [f"{boost:g} * bm25({name})" for name, boost in asked.used.items()]
+    total = " + ".join(parts)
+    if asked.form == BEST:
+        best = reduce(lambda first, second: f"max({first}, {second})", parts)
+        total = f"{1 - asked.tie:g} * {best} + {asked.tie:g} * ({total})"
+    return {"rank_profile": f"rank-profile boosts {{\n    first-phase {{\n        expression: {total}\n    }}\n}}\n"}
