@@ -20,6 +20,7 @@ from querywise.errors import EdgeHint, Hint
 __all__ = [
     "adapting",
     "app",
+    "boosting",
     "clicking",
     "collections",
     "commands",

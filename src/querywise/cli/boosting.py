@@ -56,7 +56,8 @@ def boosts(
     Fields are added up as engines do it. Each query is ranked by boosts learned from other queries.
     The file has the boosts learned from all of them, and the requests of OpenSearch, Elasticsearch, Solr and Vespa.
     """
-    from querywise.jobs.boosts import FORMS, Learning, learn, write
+    from querywise.jobs.boosts import Learning, learn, write
+    from querywise.retrieval.boosts import FORMS
     from querywise.runtime.files import check_writable
 
     check_writable(out)
@@ -73,6 +74,7 @@ def boosts(
 
 
 def _tell(found: Learned, measure: str, out: Path) -> None:
+    from querywise.display.words import p_in_words
     from querywise.jobs.boosts import EQUAL, OWN, said
     from querywise.report.terminal import plain_table
     from querywise.retrieval.boosts import told
@@ -81,7 +83,7 @@ def _tell(found: Learned, measure: str, out: Path) -> None:
     rows = []
     for name, each in found.every.items():
         tests = [found.tests[name, other] for other in against]
-        p = [f"{test.found.difference:+.4f} (p {test.p_holm:.2g})" for test in tests]
+        p = [f"{test.found.difference:+.4f} ({p_in_words(test.p_holm)})" for test in tests]
         rows.append([name, f"{found.equal[name].mean():.4f}", f"{found.learned[name].mean():.4f}", *p, told(each)])
     yours = ["against yours"] if found.own is not None else []
     say(plain_table(["", "equal boosts", "learned", "against equal", *yours, "boosts, of all queries"], rows))

@@ -142,5 +142,5 @@ goes; plugins that take an absent feature for "not below" rank it otherwise, so 
 
 
 _MODELS = StoredModels(Arithmetic(np.float32, floor32), write, _steps, "elasticsearch")
-TARGET = Target("Elasticsearch", _MODELS, fields=boosts.elasticsearch)
-OPENSEARCH = Target("OpenSearch", _MODELS, fields=boosts.opensearch)
+TARGET = Target("Elasticsearch", _MODELS, fields=boosts.ELASTICSEARCH)
+OPENSEARCH = Target("OpenSearch", _MODELS, fields=boosts.OPENSEARCH)

@@ -158,5 +158,5 @@ curl "$URL/$COLLECTION/query" --data-urlencode 'keywords=jaguar' \\
 TARGET = Target(
     "Solr",
     StoredModels(Arithmetic(np.float32, _highest_low), write, _steps, "solr", "--url URL --collection SCRATCH"),
-    fields=boosts.solr,
+    fields=boosts.SOLR,
 )

@@ -17,6 +17,7 @@ from querywise.exports.arithmetic import Arithmetic, Exactness
 from querywise.exports.models import Exported
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.boosts import Boosts
+from querywise.retrieval.words import Tokeniser
 from querywise.runtime.values import Json, JsonObject, Settings
 
 UNFINISHED = "EDIT_ME"  # a placeholder, for the user to say how the engine computes a feature
@@ -75,16 +76,28 @@ class Request:
 
 
 @dataclass(frozen=True)
+class ByFields:
+    """An engine's search by fields.
+
+    request: by boosts; None where the engine cannot add fields up so. words: what its index needs to have our words,
+    from the names of the fields and how our text becomes terms; None where that is not known.
+    """
+
+    request: Callable[[Boosts], JsonObject | None]
+    words: Callable[[Sequence[str], Tokeniser], JsonObject] | None = None
+
+
+@dataclass(frozen=True)
 class Target:
     """What a ranker is exported to: a search engine that runs its models, takes its weights of runs, or both.
 
-    fields: the engine's request by boosts of fields; it gives None where the engine cannot add fields up so.
+    fields: how it searches by boosts of fields.
     """
 
     title: str
     models: StoredModels | None = None
     request: Request | None = None
-    fields: Callable[[Boosts], JsonObject | None] | None = None
+    fields: ByFields | None = None
 
 
 @dataclass(frozen=True)

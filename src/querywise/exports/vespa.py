@@ -329,5 +329,5 @@ TARGET = Target(
         "them. The model was trained on each run's own list, with 0 for what it did not find: scores differ, most for "
         "documents that one run alone found.",
     ),
-    boosts.vespa,
+    boosts.VESPA,
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from querywise.data.collections import Collection
 from querywise.data.folds import Fold, make_folds, split_queries
 from querywise.data.judged import Judged, concatenate
 from querywise.data.rows import rows_of
@@ -23,6 +24,7 @@ from querywise.measures.formulas import find_measure
 from querywise.retrieval.boosts import COMBINED, FORMS, MOST, TIED, Boosts, FieldMatches, equal_boosts, matches_of
 from querywise.retrieval.boosts import read_boosts as read_boosts_file
 from querywise.retrieval.reading import Retrieval, indexed_text
+from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.files import atomic_text
 from querywise.runtime.progress import track
@@ -64,7 +66,8 @@ class Learned:
 
     boosts: what is written, learned from all judged queries; every: the same of every form. equal, learned: by form,
     the measure of every query by equal boosts and by boosts learned from other queries; own: by the user's. tests:
-    learned against equal boosts, and against the user's, of every form, under one correction.
+    learned against equal boosts, and against the user's, of every form, under one correction. tokeniser: how text
+    became terms.
     """
 
     boosts: Boosts
@@ -74,12 +77,14 @@ class Learned:
     learned: dict[str, Floats]
     own: Floats | None
     tests: dict[tuple[str, str], Corrected]
+    tokeniser: Tokeniser
 
     def as_json(self) -> JsonObject:
         """As `boosts.json` has it: what is written, its requests, and how it was tested."""
         return {
             **self.boosts.as_json(),
             "requests": requests(self.boosts),
+            "indexes": indexes(list(self.boosts.boosts), self.tokeniser),
             "queries": len(self.judged),
             "forms": {
                 name: {
@@ -104,12 +109,18 @@ EQUAL, OWN = "equal", "own"  # what learned boosts are tested against
 
 def requests(boosts: Boosts) -> JsonObject:
     """The request of every engine that can add fields up so, by the engine's name."""
-    made = {name: target.fields(boosts) for name, target in TARGETS.items() if target.fields is not None}
+    made = {name: target.fields.request(boosts) for name, target in TARGETS.items() if target.fields is not None}
     return {name: request for name, request in made.items() if request is not None}
 
 
+def indexes(names: Sequence[str], tokeniser: Tokeniser) -> JsonObject:
+    """What every engine's index needs to have our words, by the engine's name."""
+    known = {name: target.fields.words for name, target in TARGETS.items() if target.fields is not None}
+    return {name: words(names, tokeniser) for name, words in known.items() if words is not None}
+
+
 def learn(
-    data: Path, how: Retrieval, asked: Learning, own: Path | None = None, judgements: Path | None = None
+    data: Path | Collection, how: Retrieval, asked: Learning, own: Path | None = None, judgements: Path | None = None
 ) -> Learned:
     """Learn boosts of a text collection's fields, and test them on queries that they were not learned from."""
     collection, index = indexed_text(data, how, judgements=judgements)
@@ -119,10 +130,12 @@ def learn(
     if len(matches.names) < 2:
         raise DataError(f"{data}: boosts weigh fields with words against each other; found {len(matches.names)} such.")
     theirs = None if own is None else read_boosts_file(own, matches.names)
-    return _tested(judged, matches, asked, theirs)
+    return _tested(judged, matches, asked, theirs, index.tokeniser)
 
 
-def _tested(judged: Judged, matches: FieldMatches, asked: Learning, own: Boosts | None) -> Learned:
+def _tested(
+    judged: Judged, matches: FieldMatches, asked: Learning, own: Boosts | None, tokeniser: Tokeniser
+) -> Learned:
     folds = make_folds(judged, folds=asked.folds, seed=asked.seed)
     row = {query: number for number, query in enumerate(judged.query_ids)}
     learned = {name: np.zeros(len(judged)) for name in asked.forms}
@@ -140,7 +153,7 @@ def _tested(judged: Judged, matches: FieldMatches, asked: Learning, own: Boosts 
     first = folds[0]  # all queries: one part of them to choose by
     every = whole.learn(Fold(concatenate([first.train, first.test]), first.valid, first.test), asked)
     chosen = asked.form or _chosen(learned)
-    return Learned(every[chosen], every, judged, equal, learned, theirs, corrected(tests))
+    return Learned(every[chosen], every, judged, equal, learned, theirs, corrected(tests), tokeniser)
 
 
 def _chosen(learned: dict[str, Floats]) -> str:
