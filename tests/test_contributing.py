@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING: a file and a function in a table, and everything else knows the ranker."""
+"""The worked examples of CONTRIBUTING: a file and a line in a table, and everything else knows what is new."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from querywise.data.letor import write_letor
@@ -17,7 +18,31 @@ from querywise.data.synthetic import make_judged
 from tests.serving import serving
 
 ROOT = Path(__file__).parent.parent
-_TABLE = "def find_method("
+
+
+def blocks(kind: str, heading: str) -> list[str]:
+    """The blocks of a kind, such as python, in a section of CONTRIBUTING."""
+    section = re.split(r"^## ", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.MULTILINE)
+    found = next(each for each in section if each.startswith(f"{heading}\n"))
+    return re.findall(rf"```{kind}\n(.*?)```", found, re.DOTALL)
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert text.count(old) == 1, old
+    file.write_text(text.replace(old, new))
+
+
+def apply(diff: str, folder: Path) -> None:
+    """Change files as a diff says whose hunks have no line numbers."""
+    for each in re.split(r"^--- .*\n", diff, flags=re.MULTILINE)[1:]:
+        heading, *hunks = re.split(r"^@@\n", each, flags=re.MULTILINE)
+        file = folder / heading.removeprefix("+++ b/").strip()
+        for hunk in hunks:
+            lines = hunk.splitlines(keepends=True)
+            old = "".join(line[1:] for line in lines if line[0] in " -")
+            new = "".join(line[1:] for line in lines if line[0] in " +")
+            change(file, old, new)
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +50,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package with the blocks of CONTRIBUTING in their places, and some data beside it."""
     folder = tmp_path_factory.mktemp("contributing")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc"))  # with what is compiled
-    code, entry, other_code, other_entry = re.findall(
-        r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
-    )
-    (folder / "src" / "querywise" / "learners" / "centroids.py").write_text(code)
-    (folder / "src" / "querywise" / "learners" / "network.py").write_text(other_code)
-    table = folder / "src" / "querywise" / "methods" / "table.py"
-    text = table.read_text()
-    assert text.count(_TABLE) == 1
-    table.write_text(text.replace(_TABLE, f"{entry}\n\n{other_entry}\n\n{_TABLE}"))
-    write_letor(folder / "train.txt", make_judged(60, 8, 4))
+    code, entry, other_code, other_entry = blocks("python", "Adding a ranker")
+    package = folder / "src" / "querywise"
+    (package / "learners" / "centroids.py").write_text(code)
+    (package / "learners" / "network.py").write_text(other_code)
+    change(package / "methods" / "table.py", "def find_method(", f"{entry}\n\n{other_entry}\n\ndef find_method(")
+    (reader,) = blocks("python", "Adding a reader")
+    (package / "data" / "csv_features.py").write_text(reader)
+    for heading in ("Adding a reader", "Adding a field to an answer of the service"):
+        (diff,) = blocks("diff", heading)
+        apply(diff, folder)
+    data = make_judged(60, 8, 4)
+    write_letor(folder / "train.txt", data)
+    queries = np.repeat(data.query_ids, data.candidates.sizes).tolist()
+    numbers = np.column_stack([data.labels, data.candidates.features]).tolist()
+    rows = [f"{query},{','.join(map(str, row))}" for query, row in zip(queries, numbers, strict=True)]
+    (folder / "train.csv").write_text("\n".join(["qid,label,a,b,c,d", *rows]))
+    (folder / "bad.csv").write_text("qid,label,a\nq1,1,long\n")
     return folder
 
 
@@ -86,8 +118,30 @@ def test_it_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(place / "served") as server:
         assert server.get("/v1/model").json()["ranker"] == "Centroids"
         documents = [{"id": str(row), "features": [row, 0, 1, 2]} for row in range(5)]
-        ranked = server.post("/v1/rank", {"query": {"id": "q"}, "documents": documents}).json()
-        assert len(ranked["documents"]) == 5
+        ranked = server.post("/v1/rank", {"query": {"id": "q"}, "documents": documents, "top": 3}).json()
+        assert len(ranked["documents"]) == 3
+        assert ranked["candidates"] == 5
+        fields = server.get("/openapi.json").json()["components"]["schemas"]["RankResponse"]["properties"]
+        assert fields["candidates"] == {"type": "integer"}
+
+
+@pytest.mark.slow
+def test_a_reader_is_found_by_every_command(place: Path) -> None:
+    _, ranked, _, from_letor, _, from_shards = call(
+        place,
+        "fit train.csv --method centroids --out from-csv",
+        "rank from-csv train.csv",
+        "fit train.txt --method centroids --out from-letor",
+        "rank from-letor train.txt",
+        "convert train.csv --out shards",
+        "rank from-csv shards",
+    )
+    assert ranked == from_letor == from_shards
+    command = [sys.executable, "-c", _PROGRAM, "fit bad.csv --method centroids --out bad"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=place, env=surroundings(place))
+    ((code, _, said),) = json.loads(done.stdout)
+    assert code != 0
+    assert "bad.csv:2: expected 2 numbers after the query's id (could not convert" in " ".join(said.split())
 
 
 _MISSING = """

@@ -37,10 +37,11 @@ from querywise import (
 )
 from querywise.data.letor import write_letor
 from querywise.data.query_table import write_queries
-from querywise.exports.arithmetic import above32, floor32, scaled_within_queries
-from querywise.exports.models import answer_to_nobody
+from querywise.exports.arithmetic import Arithmetic, above32, floor32, scaled_within_queries
+from querywise.exports.models import Exported, answer_to_nobody
 from querywise.exports.routing import route, routing_of
 from querywise.exports.solr import written_threshold
+from querywise.exports.target import Files, StoredModels, Target
 from querywise.exports.targets import TARGETS
 from querywise.learners.classic.adarank import AdaRank
 from querywise.learners.classic.hyperplanes import MultipleHyperplanes
@@ -748,6 +749,18 @@ def test_on_cranfields_raw_features_the_engines_rank_as_we_do(tmp_path: Path) ->
             rows = test.candidates.rows(query)
             theirs = scores_in(tmp_path / engine, engine, names[number + 1], test.candidates.features[rows])
             assert ranks_alike(predicted[rows], theirs)
+
+
+def test_files_without_a_place_to_fill_in_are_no_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(exported: Exported, name: str, features: Json) -> Files:
+        return Files({"model.sql": f"SELECT 1 AS {exported.features[0]}"}, exported.features)
+
+    plain = StoredModels(Arithmetic(np.float64, float), write, lambda exported, name: "Run it.", "sqlite")
+    monkeypatch.setitem(TARGETS, "sqlite", Target("SQLite", plain))
+    ranker = RankSVM().fit(make_judged(20, 6, 3))
+    assert not export_model(ranker, "sqlite", tmp_path / "plain").unfinished
+    assert "EDIT_ME" not in (tmp_path / "plain" / "README.md").read_text()
+    assert export_model(ranker, "solr", tmp_path / "template").unfinished
 
 
 @needs_real_data

@@ -2,60 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from querywise.data.click_files import is_click_log
 from querywise.data.click_judgments import FEATURES, WEIGHTS, is_click_folder, judged_by_clicks, weighed_by_clicks
-from querywise.data.judged import Judged, concatenate
+from querywise.data.judged import Judged
 from querywise.data.letor import letor_width, read_letor, with_side_judgements, with_side_names, with_side_queries
 from querywise.data.parquet.shards import is_sharded, open_shards
-from querywise.data.parquet.tables import LogColumns, log_files, read_parquet
+from querywise.data.parquet.tables import log_files, read_parquet
+from querywise.data.reader import Files, Options, Reader, one_by_one
 from querywise.data.records import CORPUS, corpus_in
 from querywise.data.rows import Missing
 from querywise.data.training import Training
 from querywise.errors import DataError
 from querywise.runtime.files import PathLike, paths_of
-
-Files = list[tuple[Path, Callable[[], Judged]]]  # each with a way to read it
-
-
-@dataclass(frozen=True)
-class Options:
-    """How files are read.
-
-    features: their number, where files leave out the last ones. missing: whether values may be missing. columns: of a
-    Parquet log. names: the folder with the names of the features; None is that of the first file.
-    """
-
-    features: int | None = None
-    missing: Missing = "refused"
-    columns: LogColumns = field(default_factory=LogColumns)
-    names: Path | None = None
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A kind of feature files.
-
-    name: what messages call it.
-    sniff: whether a path is of this kind; the first reader that says so reads it.
-    read: paths of this kind as one judged set, without the query data beside them.
-    files: the files of a path, which `querywise convert` reads one at a time.
-    may_lack: whether the values of a feature can be missing.
-    own_queries: whether it holds query data itself, so that none is looked for beside it.
-    width: the number of features of a file, where files of one set can have different ones.
-    """
-
-    name: str
-    sniff: Callable[[Path], bool]
-    read: Callable[[Sequence[Path], Options], Judged]
-    files: Callable[[Path, Options], Files]
-    may_lack: bool = False
-    own_queries: bool = False
-    width: Callable[[Path], int] | None = None
 
 
 def _read_letor(paths: Sequence[Path], options: Options) -> Judged:
@@ -63,53 +26,34 @@ def _read_letor(paths: Sequence[Path], options: Options) -> Judged:
     return with_side_names(read, options.names or folder_of(paths[0]))
 
 
-def _letor_files(path: Path, options: Options) -> Files:
-    return [(path, partial(_read_letor, [path], options))]
-
-
-def _read_shards(folders: Sequence[Path], options: Options) -> Judged:
-    sets = [open_shards(folder).whole() for folder in folders]
-    return _widened(sets[0] if len(sets) == 1 else concatenate(sets), folders[0], options)
+def _read_shards(folder: Path, _: Options) -> Judged:
+    return open_shards(folder).whole()
 
 
 def _read_logs(paths: Sequence[Path], options: Options) -> Judged:
-    return _widened(read_parquet(paths, **asdict(options.columns), missing=options.missing), paths[0], options)
+    return read_parquet(paths, **asdict(options.columns), missing=options.missing)
 
 
 def _log_files(path: Path, options: Options) -> Files:
     return [(file, partial(read_parquet, file, **asdict(options.columns))) for file in log_files(path)]
 
 
-def _read_click_folder(folders: Sequence[Path], options: Options) -> Judged:
-    sets = []
-    for folder in folders:
-        if not (folder / FEATURES).is_file():
-            raise DataError(
-                f"{folder}: these are judgments from clicks without documents, so there is nothing to learn from. Make "
-                "them again by `querywise clicks` with the text collection or the feature log that was searched."
-            )
-        pairs = (folder / WEIGHTS).is_file()
-        log = read_parquet(folder / FEATURES, label="label" if pairs else None, missing=options.missing)
-        sets.append(weighed_by_clicks(log, folder) if pairs else judged_by_clicks(log, folder))
-    return _widened(sets[0] if len(sets) == 1 else concatenate(sets), folders[0], options)
+def _read_click_folder(folder: Path, options: Options) -> Judged:
+    if not (folder / FEATURES).is_file():
+        raise DataError(
+            f"{folder}: these are judgments from clicks without documents, so there is nothing to learn from. Make "
+            "them again by `querywise clicks` with the text collection or the feature log that was searched."
+        )
+    pairs = (folder / WEIGHTS).is_file()
+    log = read_parquet(folder / FEATURES, label="label" if pairs else None, missing=options.missing)
+    return weighed_by_clicks(log, folder) if pairs else judged_by_clicks(log, folder)
 
 
-def _refuse_click_log(path: Path) -> Judged:
+def _refuse_click_log(path: Path, _: Options) -> Judged:
     raise DataError(
         f"{path}: this is a click log, which has no features and no grades. `querywise clicks {path}`, given the text "
         "collection or feature log that was searched, writes a folder of judgments, which is read here."
     )
-
-
-def _widened(judged: Judged, first: Path, options: Options) -> Judged:
-    if options.features is None:
-        return judged
-    if judged.feature_count > options.features:
-        raise DataError(
-            f"{first}: there are {judged.feature_count} features; features={options.features} is too few.",
-            arguments=("features",),
-        )
-    return judged.widened(options.features)
 
 
 def _is_text(path: Path) -> bool:
@@ -120,28 +64,19 @@ def _is_log(path: Path) -> bool:
     return any(each.suffix == ".parquet" for each in (path.iterdir() if path.is_dir() else [path]))
 
 
-LETOR = Reader("LETOR text", lambda path: not path.is_dir(), _read_letor, _letor_files, width=letor_width)
+LETOR = Reader("LETOR text", lambda path: not path.is_dir(), _read_letor, width=letor_width)
 TEXT = replace(LETOR, name="a text collection", sniff=_is_text, may_lack=True)  # `retrieval/reading.py` reads it
 FOLDER = replace(LETOR, name="a folder", sniff=Path.is_dir)  # of folds, or of something else
-READERS = (
-    Reader("shards", is_sharded, _read_shards, lambda path, _: open_shards(path).pieces(), own_queries=True),
+READERS = (  # the first that recognizes a path reads it
+    Reader(
+        "shards", is_sharded, one_by_one(_read_shards), lambda path, _: open_shards(path).pieces(), own_queries=True
+    ),
     TEXT,
-    Reader(
-        "judgments from clicks",
-        is_click_folder,
-        _read_click_folder,
-        lambda path, options: [(path, partial(_read_click_folder, [path], options))],
-        may_lack=True,
-    ),
-    Reader(
-        "a click log",
-        is_click_log,
-        lambda paths, _: _refuse_click_log(paths[0]),
-        lambda path, _: [(path, partial(_refuse_click_log, path))],
-    ),
+    Reader("judgments from clicks", is_click_folder, one_by_one(_read_click_folder), may_lack=True),
+    Reader("a click log", is_click_log, one_by_one(_refuse_click_log)),
     Reader("a Parquet log", _is_log, _read_logs, _log_files, may_lack=True),
-    LETOR,
-    FOLDER,
+    LETOR,  # any other file
+    FOLDER,  # any other folder
 )
 
 
@@ -175,7 +110,7 @@ def read_features(
         raise DataError(
             f"{paths[0]} is {reader.name}, {odd} is {reader_of(odd).name}: `querywise convert` makes one set of them."
         )
-    judged = reader.read(paths, Options(features, missing))
+    judged = reader.read_together(paths, Options(features, missing))
     if reader.own_queries and queries is None:
         return judged
     return with_side_queries(judged, folder_of(paths[0]), queries=None if queries is None else Path(queries))

@@ -35,7 +35,7 @@ from querywise.exports.models import (
     numbers_in,
 )
 from querywise.exports.routing import routing_of
-from querywise.exports.target import Content, StoredModels, Written, as_text, identifier
+from querywise.exports.target import UNFINISHED, Content, StoredModels, Written, as_text, identifier
 from querywise.exports.targets import FUSE_RUNS, TARGETS, find_target
 from querywise.exports.transform import SCRIPT, TABLES, transform_files
 from querywise.retrieval.adapted_vectors import AdaptedVectors
@@ -248,7 +248,8 @@ def model_content(
     sample = generated(found, rows, kind.arithmetic, kind.least) if candidates is None else sampled(candidates, rows)
     files = kind.write(found, name, features)
     exact = None if candidates is None else exactness(found, candidates, kind.arithmetic)
-    done = Written(engine, tuple(model.name for model in found.models), routing, features is None, exact)
+    unfinished = features is None and any(UNFINISHED in text for text in files.texts.values())
+    done = Written(engine, tuple(model.name for model in found.models), routing, unfinished, exact)
     scripts = scripts_of(kind.scripts, routed=routing is not None)
     texts = {
         **files.texts,

@@ -21,7 +21,8 @@ from querywise.data.parquet.arrow import arrow, is_part, part_name, write_table
 from querywise.data.parquet.shards import COLUMNS, FORMAT, MANIFEST, VERSION, Shards, column_names, open_shards
 from querywise.data.parquet.tables import JUDGEMENTS, LogColumns, write_grades
 from querywise.data.query_table import QueryTable, join_tables, read_queries, write_queries
-from querywise.data.readers import Files, Options, folder_of, reader_of
+from querywise.data.reader import Files, Options
+from querywise.data.readers import folder_of, reader_of
 from querywise.data.rows import first_repeated
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, atomic_text, checksum_of, sealed
@@ -335,7 +336,7 @@ def _files(inputs: Sequence[Path], options: Options) -> Files:
     scanned = [(path, reader.width) for path, reader in zip(inputs, readers, strict=True) if reader.width is not None]
     if options.features is None and len(scanned) > 1:
         options = replace(options, features=max(width(path) for path, width in track(scanned, "Columns")))
-    found = [reader.files(path, options) for path, reader in zip(inputs, readers, strict=True)]
+    found = [reader.parts(path, options) for path, reader in zip(inputs, readers, strict=True)]
     return [each for files in found for each in files]
 
 
