@@ -17,7 +17,7 @@ from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST, W
 from querywise.data.collections import Collection, read_collection
 from querywise.data.judged import Candidates
 from querywise.data.judgements import Grades
-from querywise.data.query_table import QueryTable, read_queries, write_queries
+from querywise.data.query_table import QueryTable, write_queries
 from querywise.data.readers import read_features
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Ints
@@ -47,15 +47,14 @@ class Beside(NamedTuple):
     grades: Grades = {}  # noqa: RUF012  never changed
 
 
-def documents_beside(collection: Path | None, features: Path | None, queries: Path | None = None) -> Beside:
+def documents_beside(collection: Path | None, features: Path | None) -> Beside:
     """Read what judgments are joined with: neither, a text collection, or a feature log with document ids."""
     if collection is not None:
         found: Collection = read_collection(collection)
-        table = read_queries(queries) if queries is not None else found.queries
         known = frozenset(each.id for each in found.documents())
-        return Beside(collection, None, *_names(table), known, found.grades())
+        return Beside(collection, None, *_names(found.queries), known, found.grades())
     if features is not None:
-        data = read_features([features], queries=queries, missing="refused").candidates
+        data = read_features([features]).candidates
         if data.document_ids is None:
             raise DataError(f"{features}: these features have no document ids, so clicks cannot be joined with them.")
         table = data.queries if data.queries is not None else QueryTable(data.query_ids)

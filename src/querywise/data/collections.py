@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from querywise.data.fields import FILE, Fields, Values, fields_text, read_fields, written_values
 from querywise.data.judgements import Columns, Grades, Judgement, grades_from, grades_of, read_judgements
-from querywise.data.query_table import QueryTable, is_finite_number, json_line, read_queries, write_queries
+from querywise.data.query_table import QueryTable, json_line, read_queries, write_queries
 from querywise.data.records import Rows, corpus_in, fields_of, fields_of_records, given_records, records_of
 from querywise.display.words import counted
 from querywise.errors import DataError, Hint
 from querywise.runtime.files import PathLike, atomic_text, make_folder, read_text
-from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject, is_finite_number
 
 TEXTS_BESIDE = ".queries.jsonl"  # ends the name of the file with the texts of queries judged elsewhere
 _QRELS = ("qrels.tsv", "qrels/test.tsv", "qrels.txt", "qrels")

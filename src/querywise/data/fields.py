@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from querywise.data.query_table import is_finite_number
 from querywise.errors import DataError
 from querywise.runtime.files import read_text
-from querywise.runtime.values import Json, JsonObject, finite_number
+from querywise.runtime.values import Json, JsonObject, finite_number, is_finite_number
 
 FILE = "fields.toml"
 TEXTS = ("text", "texts", "keyword")  # kinds that have words
@@ -99,7 +98,7 @@ class FieldSpec:
 def _word_of(value: Json) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool) or not is_finite_number(value):
+    if not is_finite_number(value):
         raise ValueError
     return f"{value:g}" if isinstance(value, float) else str(value)
 

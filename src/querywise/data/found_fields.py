@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.fields import OWN, TRUTH, Fields, FieldSpec, is_missing_value, year_of
-from querywise.data.query_table import is_finite_number
 from querywise.errors import DataError
-from querywise.runtime.values import Json, finite_number
+from querywise.runtime.values import Json, finite_number, is_finite_number
 
 PLAIN = {*OWN, "title", "text"}  # what a collection without fields has
 _MOST = 100_000  # distinct values that are counted

@@ -7,12 +7,11 @@ mapping from name to number) and `vector` (a list of numbers).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, Singles, frozen
 from querywise.runtime.files import PathLike, atomic_text, read_text
-from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject, is_finite_number
 
 _TEXTS, _ARRAYS = ("texts", "classes", "groups"), ("columns", "vectors")  # with an entry for each query
 _NO_VECTOR = frozen(np.zeros((1, 0)))
@@ -341,13 +340,3 @@ def _vectors(path: str, lines: Sequence[tuple[int, JsonObject]]) -> Floats | Non
             )
         rows.append([float(each) for each in given])
     return np.array(rows)
-
-
-def is_finite_number(value: Json) -> TypeGuard[int | float]:
-    """Whether a JSON value is a number that a double can hold."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number larger than any double
-        return False

@@ -186,7 +186,7 @@ class Choice:
         }
 
 
-def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5, seed: int = 0) -> Choice:
+def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5) -> Choice:
     """Measure every method with its defaults on queries it was not fitted on.
 
     Trees stop early on a fifth of the queries that they may see, never on those they are measured on.
@@ -202,7 +202,7 @@ def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5, seed: in
             f"The method {AUTO} is chosen by cross-validation, which keeps groups of queries together and needs "
             f"{max(_FEWEST, folds)} groups or more; the {len(data)} training queries are in {count}. Name a method."
         )
-    place = deal_in_turn(np.random.default_rng(seed).permutation(len(data)), folds, groups)
+    place = deal_in_turn(np.random.default_rng(0).permutation(len(data)), folds, groups)
     values = {name: np.zeros(len(data)) for name in AMONG}
     for part in track(range(folds), "Choosing a method"):
         seen, held_out = np.flatnonzero(place != part), np.flatnonzero(place == part)

@@ -30,7 +30,6 @@ import numpy as np
 
 from querywise.data.collections import Collection
 from querywise.data.judged import Candidates, Judged, judged_by
-from querywise.data.query_table import is_finite_number
 from querywise.data.rows import rows_of
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import search
@@ -40,7 +39,7 @@ from querywise.retrieval.field_texts import fields_of_index
 from querywise.retrieval.index import Index, counted_terms, field_of
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.files import read_text
-from querywise.runtime.values import JsonObject
+from querywise.runtime.values import JsonObject, is_finite_number
 
 MOST, BEST, DISMAX, CROSS, COMBINED = FORMS = (
     "most_fields",

@@ -10,7 +10,6 @@ import numpy as np
 
 from querywise.contracts.protocols import Embedder, Probing
 from querywise.data.collections import Document
-from querywise.data.query_table import is_finite_number
 from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.embedders.named import check_name, embedded, find_embedder, require_allowed
@@ -18,7 +17,7 @@ from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, with_vectors
 from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.progress import doing
-from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject, is_finite_number
 
 _PROBE = "The quick brown fox jumps over the lazy dog."
 _BATCH = 1_024  # texts handed over at once

@@ -22,14 +22,14 @@ VECTORS = "vectors"
 RUNS = tuple(name for name in _HIGH_LEVEL if name != "log_bm25")  # whose order is BM25's
 
 
-def runs_of(collection: Collection, index: Index, *, top: int = 100, smoothing: Smoothing | None = None) -> list[Run]:
+def runs_of(collection: Collection, index: Index, *, top: int = 100) -> list[Run]:
     """Each ranker's `top` documents of those with a word of the query, for every query; of equals the earlier.
 
     Where documents and queries have vectors, the `top` most similar documents are one more run, called `vectors`.
     """
     if collection.queries is None or collection.queries.texts is None:
         raise DataError(f"{collection.name}: the collection has no queries with a text; runs are answers to queries.")
-    smooth, field = smoothing or Smoothing(), index.fields["both"]
+    smooth, field = Smoothing(), index.fields["both"]
     answers: dict[str, dict[str, dict[str, float]]] = {name: {} for name in RUNS}
     for query, text in zip(track(collection.queries.ids, "Runs"), collection.queries.texts, strict=True):
         terms = index.numbers_of(text or "")

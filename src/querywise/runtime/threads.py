@@ -90,9 +90,8 @@ class DaemonThreadPool(Executor):
     threads: how many run at once; they are started when they are needed.
     """
 
-    def __init__(self, threads: int, name: str = "querywise") -> None:
+    def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._name = name
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._running = 0  # threads
@@ -135,7 +134,7 @@ class DaemonThreadPool(Executor):
     def _start(self) -> None:
         if self._running < self.threads:
             self._running += 1
-            threading.Thread(target=self._work, name=f"{self._name}-{self._running}", daemon=True).start()
+            threading.Thread(target=self._work, name=f"querywise-{self._running}", daemon=True).start()
 
     def _work(self) -> None:
         while job := self._jobs.get():

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from types import GenericAlias, UnionType
-from typing import TypeAlias, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TypeAlias, TypeGuard, get_args, get_origin, get_type_hints, is_typeddict
 
 # Sequence and Mapping rather than list and dict: a list of numbers is then a list of plain values too.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -73,6 +74,20 @@ def finite_number(text: str) -> float | None:
     """The same, and None where it is not finite."""
     value = number(text)
     return value if value is not None and math.isfinite(value) else None
+
+
+def is_finite_number(value: Json | Real) -> TypeGuard[int | float]:
+    """Whether a value is a number that a double can hold, one of numpy's included.
+
+    >>> is_finite_number(2), is_finite_number(True), is_finite_number(10**400), is_finite_number("2")
+    (True, False, False, False)
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number larger than any double
+        return False
 
 
 def is_whole(text: str) -> bool:

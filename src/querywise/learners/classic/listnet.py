@@ -15,13 +15,14 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from querywise.data.judged import Judged
 from querywise.data.labels import values_of
 from querywise.errors import DataError, SolverError
-from querywise.learners.classic.lists import is_number, per_row, with_pairs
+from querywise.learners.classic.lists import per_row, with_pairs
 from querywise.learners.linear import WeightedSum
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.stored import ANY_NUMBER, POSITIVE, contents
 from querywise.runtime.threads import one_blas_thread
+from querywise.runtime.values import is_finite_number
 
 _TARGET = 1e-14  # of the objective: where the solver stops
 _GAP = 1e-6  # of the objective: what it must prove at least, should rounding stop it before
@@ -52,7 +53,7 @@ class ListNet(WeightedSum):
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Learn the weights of every feature. There is no early stopping: `valid` is ignored."""
-        if not (is_number(self.l2) and self.l2 > 0):
+        if not (is_finite_number(self.l2) and self.l2 > 0):
             raise DataError(f"ListNet(l2={self.l2!r}) must be a positive number.")
         used, weights = with_pairs(data, query_weights)
         with doing("Training ListNet"), one_blas_thread():

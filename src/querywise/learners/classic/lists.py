@@ -153,11 +153,6 @@ def check_counts(whose: type, **counts: tuple[int, int]) -> None:
             )
 
 
-def is_number(value: float) -> bool:
-    """Whether it is one finite number."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
 def per_row(values: Floats, starts: Ints) -> Floats:
     """A value of each query, repeated for its documents."""
     return np.repeat(values, np.diff(starts))

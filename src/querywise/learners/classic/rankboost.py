@@ -19,13 +19,14 @@ from querywise.contracts.forms import Forest, Leaf, Split
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
-from querywise.learners.classic.lists import BestRound, check_counts, is_number, with_pairs
+from querywise.learners.classic.lists import BestRound, check_counts, with_pairs
 from querywise.learners.ranksvm.preferences import dense_levels
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
 from querywise.runtime.stored import COUNT, FITTED, Whole, contents, floats, ints
 from querywise.runtime.threads import in_threads
+from querywise.runtime.values import is_finite_number
 
 _SURE = 1 - 1e-6  # an r of 1 would weigh infinitely much
 _NOTHING = 1e-12  # of the loss at the start, or of r: what is left is rounding
@@ -135,7 +136,7 @@ class RankBoost(OneModel):
         check_counts(type(self), rounds=(self.rounds, 1), thresholds=(self.thresholds, 1), patience=(self.patience, 1))
         if self.thresholds > _MOST_THRESHOLDS:
             raise DataError(f"RankBoost(thresholds={self.thresholds}) must be at most {_MOST_THRESHOLDS}.")
-        if not (is_number(self.learning_rate) and 0 < self.learning_rate <= 1):
+        if not (is_finite_number(self.learning_rate) and 0 < self.learning_rate <= 1):
             raise DataError(f"RankBoost(learning_rate={self.learning_rate!r}) must lie above 0 and at most at 1.")
 
 

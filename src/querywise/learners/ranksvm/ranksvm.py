@@ -29,6 +29,7 @@ from querywise.runtime.resume import content, is_resumable
 from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.stored import ANY_NUMBER, POSITIVE, Added, Number, Optional, contents
 from querywise.runtime.threads import one_blas_thread
+from querywise.runtime.values import is_finite_number
 from querywise.runtime.workers import require_memory, workers
 
 # Newton's last steps on the squared hinge are nearly free, so a global model is solved this far whatever the tolerance.
@@ -146,15 +147,15 @@ class RankSVM(WeightedSum):
                 raise DataError(f"RankSVM({name}={getattr(self, name)!r}) is unknown. Known: {', '.join(choices)}.")
         if type(self.nonnegative) is not bool:
             raise DataError(f"RankSVM(nonnegative={self.nonnegative!r}) must be True or False.")
-        if not (_is_number(self.l2) and self.l2 > 0):
+        if not (is_finite_number(self.l2) and self.l2 > 0):
             raise DataError(f"RankSVM(l2={self.l2}) must be a positive number.")
         if self.prior == "global" and self.prior_l2 is None:
             raise DataError("RankSVM(prior='global') needs prior_l2, how strongly local models hold to it.")
         if self.prior not in (None, "global"):
             raise DataError(f"RankSVM(prior={self.prior!r}) is unknown. Known: None, 'global'.")
-        if self.prior_l2 is not None and not (_is_number(self.prior_l2) and self.prior_l2 >= 0):
+        if self.prior_l2 is not None and not (is_finite_number(self.prior_l2) and self.prior_l2 >= 0):
             raise DataError(f"RankSVM(prior_l2={self.prior_l2}) must be a number from 0 up.")
-        if self.tolerance is not None and not (_is_number(self.tolerance) and 0 < self.tolerance < 1):
+        if self.tolerance is not None and not (is_finite_number(self.tolerance) and 0 < self.tolerance < 1):
             raise DataError(f"RankSVM(tolerance={self.tolerance}) must lie between 0 and 1, or be None.")
 
 
@@ -167,10 +168,6 @@ def _require_room(features: int, queries: int) -> None:
         f"A ranking SVM of {features} features keeps its curvature{whose}, tables of features × features, which take",
         f"Leave out features{', or queries' if queries else ''}; or train trees (LambdaMART), which need none.",
     )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def pair_coefficients(query_weights: Floats, pairs: Ints, count: Literal["query", "pair"]) -> Floats:
