@@ -36,7 +36,7 @@ from querywise.data.synthetic import make_judged
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.retrieval.approximate import Graph
 from querywise.retrieval.embedders.kept import KeptVectors
-from querywise.retrieval.embedding import query_embedder, query_vector, with_embedded
+from querywise.retrieval.embedding import query_embedders, query_vector, with_embedded
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import with_usearch
@@ -209,7 +209,7 @@ def _embedders(_: Path) -> Iterator[Case]:
 
     def use(name: Any) -> None:
         try:
-            query_embedder(replace(made, notes={**made.notes, "embedder": {**known, "name": name}}))
+            query_embedders(replace(made, notes={**made.notes, "embedder": {**known, "name": name}}))
         except QuerywiseError:
             return
         raise AssertionError(f"{name!r} was used")

@@ -463,7 +463,7 @@ def test_bad_data_is_refused_in_words(queries: Any, documents: Any, judgments: A
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"kind": "both"}, "expected one of auto, linear, by-query"),
+        ({"kind": "both"}, "expected one of auto, linear, by-query, off"),
         ({"kind": None}, "expected one of"),
         *(
             ({name: value}, "expected a number from")

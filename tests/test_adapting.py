@@ -31,10 +31,10 @@ from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
 from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.indexed_vectors import with_vectors
-from querywise.retrieval.judged_vectors import unit
 from querywise.retrieval.lists import PLAIN, SIMILARITY, VECTORS
 from querywise.retrieval.reading import Retrieval
 from querywise.retrieval.search import answer
+from querywise.retrieval.side_by_side import unit
 from querywise.runtime.arrays import Floats
 from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup

@@ -290,7 +290,7 @@ def test_the_command_line_tells_the_recall_wherever_it_searches(tmp_path: Path) 
 def test_without_usearch_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     with pytest.raises(DataError, match=r"not installed: pip install 'querywise\[usearch\]'"):
-        Retrieval(vectors="vectors", vector_search="usearch")
+        Retrieval(vectors=(Path("vectors"),), vector_search="usearch")
     with pytest.raises(DataError, match=r"pip install 'querywise\[usearch\]'"):
         with_usearch(indexed())
 
@@ -299,7 +299,7 @@ def test_without_vectors_or_with_another_name_it_is_refused() -> None:
     with pytest.raises(DataError, match="vector_search='usearch' is for documents with vectors"):
         Retrieval(vector_search="usearch")
     with pytest.raises(DataError, match="vector_search='faiss': expected exact or usearch"):
-        Retrieval(vectors="vectors", vector_search="faiss")
+        Retrieval(vectors=(Path("vectors"),), vector_search="faiss")
     if find_spec("usearch") is not None:
         with pytest.raises(DataError, match="has no vectors"):
             with_usearch(build_index([Document("a", "", "text")]))

@@ -129,9 +129,6 @@ def test_what_does_not_belong_together_is_refused(place: Path, tmp_path: Path) -
     def said(*words: object) -> str:
         return refused(call(place, *words))
 
-    assert "--vectors vectors and --embed lsa: which of them?" in said(
-        "compare", "docs", "--vectors", "vectors", "--embed", "lsa"
-    )
     assert "--embed lsi: there is no such embedder" in said("compare", "docs", "--embed", "lsi")
     assert "--vector-top 5 is for documents with vectors" in said("compare", "docs", "--vector-top", 5)
     assert "nowhere: there is no such file" in said("compare", "nowhere", "--vectors", "vectors")
@@ -199,11 +196,11 @@ def test_fit_leaves_out_vectors_of_unknown_documents_if_told_to(place: Path, tmp
 
 
 @pytest.mark.parametrize("command", ["compare docs", "features docs --out f", "index docs --out i", "fit docs --out m"])
-def test_vectors_given_twice_are_refused_as_is_what_makes_them(place: Path, command: str) -> None:
-    told = refused(call(place, *command.split(), "--vectors", "vectors", "--vectors", "others"))
-    assert "--vectors vectors --vectors others: --vectors is given 2 times, and one is used. Name one." in told
-    told = refused(call(place, *command.split(), "--embed", "lsa", "--embed", "static"))
-    assert "--embed lsa --embed static: --embed is given 2 times" in told
+def test_an_embedder_given_twice_is_refused(place: Path, command: str) -> None:
+    told = refused(call(place, *command.split(), "--vectors", "vectors", "--vectors", place / "vectors"))
+    assert "vectors is given twice; each embedder counts once. Name it once." in told
+    told = refused(call(place, *command.split(), "--embed", "lsa", "--embed", "lsa:8"))
+    assert "--embed lsa is given twice" in told
 
 
 def test_the_service_finds_candidates_as_deep_in_either_list_as_in_training(place: Path, tmp_path: Path) -> None:

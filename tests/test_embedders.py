@@ -23,7 +23,7 @@ from querywise.retrieval.embedders.lsa import LsaEmbedder, lsa_of
 from querywise.retrieval.embedders.named import check_name, embedded, find_embedder, require_allowed
 from querywise.retrieval.embedders.remote import KEY, RemoteEmbedder
 from querywise.retrieval.embedders.sentences import check_model_folder
-from querywise.retrieval.embedding import EmbedderRecord, query_embedder, query_vector, record_of, with_embedded
+from querywise.retrieval.embedding import EmbedderRecord, query_embedders, query_vector, record_of, with_embedded
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.runtime.arrays import Floats
@@ -181,7 +181,7 @@ def test_what_an_index_alone_names_is_not_looked_for(allowed: str, monkeypatch: 
     _WATCHED.append(asked)
     for name in [*NAMED, "", "lsa ", "lsa\0", "static\n", "x" * 100_000]:
         with pytest.raises(DataError) as error:
-            query_embedder(replace(made, notes={**made.notes, "embedder": {**known, "name": name}}))
+            query_embedders(replace(made, notes={**made.notes, "embedder": {**known, "name": name}}))
         assert len(str(error.value)) < 1_000
     _WATCHED.clear()
     assert asked == []
@@ -467,8 +467,8 @@ def test_documents_are_embedded_behind_an_address(
     assert vectors.titles is not None
     assert vectors.of(np.array([0, 5])).tolist() == [[len(TEXTS[0]), 1.5], [len("title. text"), 1.5]]
     assert vectors.titles.of(np.array([0, 5])).tolist() == [[0, 0], [5, 1.5]]
-    assert query_vector(made, "abc", embed=service.address).tolist() == [3, 1.5]
-    assert query_vector(made, " ", embed=service.address).tolist() == [0, 0]
+    assert query_vector(made, "abc", embed=[service.address]).tolist() == [3, 1.5]
+    assert query_vector(made, " ", embed=[service.address]).tolist() == [0, 0]
 
 
 def test_a_service_keeps_the_last_answers_in_memory_alone(service: Service, tmp_path: Path) -> None:

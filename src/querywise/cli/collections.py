@@ -162,13 +162,7 @@ def search(
     show_best: Annotated[int, typer.Option("--show", min=1, help="How many documents to show.")] = 10,
     top: options.Top = None,
     model: Annotated[Path | None, typer.Option(help="A model folder: the candidates are ranked anew by it.")] = None,
-    embed: Annotated[
-        str | None,
-        typer.Option(
-            help="What makes the query's vector, where the index has vectors; an address that only the index names is "
-            "not asked."
-        ),
-    ] = None,
+    embed: options.QueryEmbedder = None,
     judged: Annotated[
         Path | None,
         typer.Option(help="A text collection with this query, by text or id: shows the grades, and what was missed."),
@@ -209,7 +203,7 @@ def search(
         say(f"{found} of {len(relevant)} relevant documents are among the {len(answers)} found.")
 
 
-def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Searched:
+def _as_trained(index: Index, model: Path, query: str, embed: list[str] | None) -> Searched:
     """How a model's candidates are found: to its depths in training, and by the query's vector if it has one."""
     from querywise.data.run_columns import run_columns
     from querywise.retrieval.embedding import query_vector
@@ -231,7 +225,7 @@ def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Sea
     found: Searched = {"top": depths.top, "vector_top": depths.vector_top}
     if by_vectors:
         trained = manifest.notes.get("vectors")
-        found["vector"] = query_vector(index, query, embed=embed, trained=trained, model=str(model))
+        found["vector"] = query_vector(index, query, embed=embed or (), trained=trained, model=str(model))
     return found
 
 

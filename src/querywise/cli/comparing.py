@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import querywise.cli.options as options
-from querywise.cli.inputs import columns_from, feature_from, local_settings, retrieval_from, working
+from querywise.cli.inputs import columns_from, feature_from, local_settings, one_embedder, retrieval_from, working
 from querywise.cli.options import command, measures_from, print_json, say, say_renamed
 from querywise.errors import DataError
 from querywise.runtime.progress import shown
@@ -247,10 +247,10 @@ def reproduce(
             raise DataError(f"{option}: {lacking}. Leave {option} out, or name {' or '.join(allowed)}.")
 
     def first() -> Folds:
-        return folds_of(data, queries, retrieval=retrieval_from(vectors, embed))
+        return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed)))
 
     def by_vectors() -> tuple[Folds, Adaptation | None]:
-        return folds_from_text(data, retrieval_from(vectors, embed, adapt="auto"), queries)
+        return folds_from_text(data, one_embedder(retrieval_from(vectors, embed, adapt="auto")), queries)
 
     with shown(quiet=quiet), without_hints():
         if also:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import querywise.cli.options as options
-from querywise.cli.inputs import retrieval_from
+from querywise.cli.inputs import one_embedder, retrieval_from
 from querywise.cli.options import command, measures_from, print_json, say, say_renamed
 from querywise.errors import DataError
 from querywise.runtime.progress import shown
@@ -104,9 +104,9 @@ def fuse(
     called = None if names is None else _names(names)
     check_normalisation(normalise)
     _check_places(out, keep_runs, collection, judged=judged is not None or collection is not None)
-    how = retrieval_from(vectors, embed, top, language=language, vector_search=vector_search)
+    how = one_embedder(retrieval_from(vectors, embed, top, language=language, vector_search=vector_search))
     if collection is None and how.by_vectors:
-        what = "--vectors" if how.embed is None else "--embed"
+        what = "--embed" if how.embed else "--vectors"
         raise DataError(f"{what} makes a run of a text collection; name the collection with --collection.")
     say_renamed([method, baseline], quiet=quiet)
     method, baseline = (None if each is None else current_name(each) for each in (method, baseline))

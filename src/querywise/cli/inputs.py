@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from querywise.cli.options import only_one
 from querywise.errors import DataError
 from querywise.runtime.values import JsonObject, is_whole, number
 
@@ -78,8 +77,16 @@ def retrieval_from(
     from querywise.retrieval.reading import Retrieval
 
     spoken = None if language == "none" else language
-    given, named = only_one("vectors", vectors), only_one("embed", embed)
+    given, named = tuple(vectors or ()), tuple(embed or ())
     return Retrieval(top, given, named, vector_top, skip_unknown, spoken, vector_search, adapt, candidates)
+
+
+def one_embedder(how: Retrieval) -> Retrieval:
+    """Refuse several embedders where no shares of them are chosen."""
+    if how.embedders > 1:
+        given = [f"--vectors {each}" for each in how.vectors] + [f"--embed {each}" for each in how.embed]
+        raise DataError(f"{' '.join(given)}: this command takes the vectors of one embedder. Name one.")
+    return how
 
 
 class TrainingData(NamedTuple):
@@ -120,7 +127,7 @@ def read_training(
         if found.adaptation is None:
             return TrainingData(judged, held_out, found.notes, whole=parts is None)
         judged, adapter = found.adaptation.learned(judged)
-        if not adapter.adapts:
+        if not adapter.adapts and not adapter.blocks:
             return TrainingData(judged, held_out, found.notes, whole=parts is None)
         held_out = None if held_out is None else found.adaptation.found_by(held_out, adapter)
         return TrainingData(judged, held_out, found.notes, parts is None, adapter)

@@ -8,13 +8,13 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from querywise.errors import DataError, QuerywiseError
+from querywise.errors import QuerywiseError
 from querywise.runtime.progress import Terminated, never_swallowed
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ VectorFolder = Annotated[
     typer.Option(
         metavar="<path>",
         help="Vectors of a text collection: a folder with documents.npy, queries.npy and the ids in .json, or with "
-        ".safetensors or .parquet. What they find is a candidate too, and similarity a feature.",
+        ".safetensors or .parquet. What they find is a candidate too, and similarity a feature. May be repeated: the "
+        "vectors of several embedders stand side by side, each with a share that is chosen by the judgments.",
     ),
 ]
 EmbedderName = Annotated[
@@ -108,7 +109,16 @@ EmbedderName = Annotated[
     typer.Option(
         metavar="<str>",
         help="What makes vectors of a text collection: lsa (lsa:N in N dimensions), static, "
-        "sentence-transformers:NAME_OR_FOLDER, or an address like http://localhost:8080/v1/embeddings#MODEL.",
+        "sentence-transformers:NAME_OR_FOLDER, or an address like http://localhost:8080/v1/embeddings#MODEL. May be "
+        "repeated, and given beside --vectors.",
+    ),
+]
+QueryEmbedder = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="<str>",
+        help="What makes the vectors of queries, where the index has vectors; an address that only the index names is "
+        "not asked. Of several embedders name all, in the order of the index, or those that it does not know.",
     ),
 ]
 VectorTop = Annotated[
@@ -186,14 +196,6 @@ def measures_from(measures: str, former: str | None, *, quiet: bool) -> str:
         if not quiet:
             sys.stderr.write(f"--measure is now the first of --measures: --measures {','.join(names)}\n")
     return ",".join(names)
-
-
-def only_one(option: str, given: Sequence[_Result] | None) -> _Result | None:
-    """The value of an option that takes one; given several times it is refused, for only one would be used."""
-    if given and len(given) > 1:
-        every = " ".join(f"--{option} {each}" for each in given)
-        raise DataError(f"{every}: --{option} is given {len(given)} times, and one is used. Name one.")
-    return given[0] if given else None
 
 
 def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

@@ -34,13 +34,7 @@ def serve(
         list[Path] | None, typer.Option(help="A LETOR file whose queries can be chosen on the page.")
     ] = None,
     queries: options.Queries = None,
-    embed: Annotated[
-        str | None,
-        typer.Option(
-            help="What makes the vectors of queries, where the index has vectors; an address that only the index names "
-            "is not asked."
-        ),
-    ] = None,
+    embed: options.QueryEmbedder = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve the embedded collection, searchable.")] = False,
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.")
@@ -112,7 +106,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def _lookup(
-    model: Path, index: Path | None, data: list[Path] | None, queries: Path | None, embed: str | None
+    model: Path, index: Path | None, data: list[Path] | None, queries: Path | None, embed: list[str] | None
 ) -> Lookup:
     from querywise.data.query_table import read_queries
     from querywise.data.rows import reading_for
@@ -128,7 +122,7 @@ def _lookup(
         None if index is None else load_index(index),
         judged,
         None if queries is None else read_queries(queries),
-        embed=embed,
+        embed=tuple(embed or ()),
     )
 
 
@@ -140,7 +134,7 @@ def _retraining(model: Path, lookup: Lookup, judge: Path) -> str | None:
     import shlex
 
     from querywise.retrieval.features import BOTH
-    from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
+    from querywise.retrieval.indexed_vectors import has_vectors, known_embedders
     from querywise.retrieval.words import ENGLISH
     from querywise.storage import read_manifest
 
@@ -151,9 +145,14 @@ def _retraining(model: Path, lookup: Lookup, judge: Path) -> str | None:
     if index.tokeniser.language != ENGLISH:
         words += ["--language", index.tokeniser.language or "none"]
     if has_vectors(index):
-        made, known = embedder_of(index), notes.get("vectors")
-        named = lookup.embed or (None if made is None else made["name"])
-        words += ["--vectors", "VECTORS"] if named is None else ["--embed", named]
+        made, known = known_embedders(index.notes), notes.get("vectors")
+        names = (
+            lookup.embed
+            if len(lookup.embed) == len(made)
+            else [None if each is None else each["name"] for each in made]
+        )
+        for name in names:
+            words += ["--vectors", "VECTORS"] if name is None else ["--embed", name]
         for name in ("top", "vector_top"):
             depth = known.get(name, BOTH) if isinstance(known, dict) else BOTH
             words += [] if depth == BOTH else [f"--{name.replace('_', '-')}", depth]

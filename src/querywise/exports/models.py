@@ -123,7 +123,7 @@ def largest_number(form: Runnable) -> float:
 
 BM25_FACTOR = 2.2  # k1 + 1, which BM25 here has as a factor and Lucene's has not
 BM25_FIELD = "title_and_body"
-_OF_LISTS = ("similarity", "similarity.plain", "similarity.title", "found_by")
+_OF_LISTS = ("similarity", "found_by")
 
 
 class Source(Enum):
@@ -161,7 +161,7 @@ def numbers_in(candidates: Candidates, features: tuple[str, ...]) -> frozenset[s
 def _source(feature: str) -> Source:
     if feature == BM25:
         return Source.BM25
-    without = feature in NAMES or feature in _OF_LISTS or feature.startswith("run.")
+    without = feature in NAMES or feature in _OF_LISTS or feature.startswith(("similarity.", "run."))
     return Source.NONE if without else Source.NUMBER
 
 

@@ -21,6 +21,8 @@ def transform_files(adapter: AdaptedVectors) -> dict[str, bytes]:
         landmarks=adapter.queries_[adapter.landmarks_],
         responses=adapter.responses_,
         map=adapter.map_,
+        blocks=np.array(adapter.blocks or (), dtype=np.int64),
+        shares=np.array(adapter.shares_ if adapter.blocks else (), dtype=np.float64),
     )
     script = resources("querywise.exports.scripts").joinpath(SCRIPT).read_bytes()
     return {TABLES: content.getvalue(), SCRIPT: script}

@@ -211,7 +211,7 @@ def weight_content(ranker: Ranker, answer: Answer, engine: str, name: str) -> Co
     file = next(iter(texts))
     about = f"Scores are normalised as `{normalise}`. {target.request.meaning}"
     kept = adapter_of(ranker)
-    adapter = kept if isinstance(kept, AdaptedVectors) and kept.adapts else None
+    adapter = kept if isinstance(kept, AdaptedVectors) and (kept.adapts or kept.blocks) else None
     readme = weights_readme(title, done, file, about, adapted=adapter is not None)
     return Content(
         done,

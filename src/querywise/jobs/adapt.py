@@ -54,10 +54,9 @@ def learn(folder: Path, how: Retrieval, kind: Kind) -> Learned:
         for query, own in collection.grades().items()
         if query in asked
     }
-    rows = np.arange(len(ids))
-    places = VectorIndex(documents.of(rows), documents.lengths)
+    places = VectorIndex(documents.of(slice(None)), documents.lengths, blocks=documents.blocks)
     gains = {query: {str(index.place_of(each)): gain for each, gain in own.items()} for query, own in judgments.items()}
-    adapter = AdaptedVectors(kind, gate=kind == "auto").fit(
+    adapter = AdaptedVectors(kind, gate=kind == "auto", blocks=documents.blocks or None).fit(
         as_vectors(table.ids, table.vectors, what="query"), places, gains, groups=_groups(table.groups, len(table.ids))
     )
     return Learned(adapter, {**retrieval_notes(index, how), "queries": adapter.teachers_})
@@ -136,7 +135,8 @@ def as_json(adapter: AdaptedVectors) -> JsonObject:
     return {
         "adapts": adapter.adapts,
         "queries": adapter.teachers_,
-        "dimension": int(adapter.queries_.shape[1]),
+        "dimension": int(sum(adapter.blocks or (adapter.queries_.shape[1],))),
+        "shares": list(adapter.shares_),
         "linear": adapter.linear_,
         "gamma": adapter.gamma_,
         "l2": adapter.l2_,

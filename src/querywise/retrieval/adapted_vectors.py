@@ -17,14 +17,15 @@ from querywise.contracts.estimators import Estimator
 from querywise.data.vectors import lengths_of
 from querywise.display.words import counted
 from querywise.errors import DataError, NotFittedError
-from querywise.retrieval.judged_vectors import CUT, Given, JudgedVectors, Judgments, as_numbers, indexed, unit
+from querywise.retrieval.judged_vectors import CUT, Given, JudgedVectors, Judgments, as_numbers, indexed
 from querywise.retrieval.query_adapter import Array, Kernel, Problem
+from querywise.retrieval.side_by_side import SideBySide, equal_shares, unit
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.parameters import forget_derived
 from querywise.runtime.progress import track
 from querywise.runtime.stored import Known, Number, Optional, Several, Table, Text, Whole, contents, ints, require
 
-Kind: TypeAlias = Literal["auto", "linear", "by-query"]
+Kind: TypeAlias = Literal["auto", "linear", "by-query", "off"]
 LINEAR = Kernel(1.0, None)
 BY_QUERY = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0))  # tried, in this order
 BOTH = Kernel(1.0, 4.0)
@@ -39,6 +40,7 @@ _FINAL_STEPS, _GAP = 200, 1e-3  # at the end
 _WHOLE = 20_000_000  # similarities of training queries to documents up to which the softmax is over all of them
 _RANGES = {"gamma": (1e-6, 1e6), "l2": (1e-12, 1e12), "temperature": (1e-4, 1e4)}  # that arithmetic can follow
 _IN_RANGE = {name: Number(low, high) for name, (low, high) in _RANGES.items()}
+_MOST_NUMBERS = 10_000_000  # of a vector
 _LARGEST = 1e12  # of the numbers of an adapter's tables
 
 
@@ -78,7 +80,11 @@ class AdaptedVectors(Estimator):
     relevant documents under a softmax of similarities over `temperature`, plus `l2` · tr(RᵀKR); retrieval/query_adapter
     has the formula. Without the linear part a query far from all training queries keeps its vector.
 
-    kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses one or their sum.
+    Where vectors of several embedders stand side by side, each has a share in the similarity, chosen before all else as
+    the one that finds the best documents for the training queries; 0 is among the shares that are tried.
+
+    kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses one or their sum;
+    `off` moves none, and chooses nothing but embedders' shares.
     gamma: how near a training query must be to count, from 1e-6 to 1e6; None is chosen by cross-validation.
     l2: the penalty, from 1e-12 to 1e12; None is chosen by cross-validation.
     temperature: of the softmax, from 1e-4 to 1e4.
@@ -86,6 +92,8 @@ class AdaptedVectors(Estimator):
     folds: parts of the cross-validation over the training queries, from 2 up.
     landmarks: at most so many training queries span the exponential kernel, from 1 up.
     seed: which queries are in which part; from 0 up.
+    blocks: of vectors of several embedders side by side, how many numbers each embedder's have; None: there is one.
+    shares: how much each embedder counts in the similarity, 0 or more each, 1 in all; None is chosen.
 
     Refused: with DataError, settings out of range, vectors that are not finite, and judgments of unknown ids.
 
@@ -105,7 +113,10 @@ class AdaptedVectors(Estimator):
         l2=Optional(_IN_RANGE["l2"]),
         folds=Whole(2),
         landmarks=Whole(1),
+        blocks=Optional(Several(Whole(1, _MOST_NUMBERS), "embedders")),
+        shares=Optional(Several(Number(0.0, 1.0), "embedders")),
         query_ids_=Several(Text(), "queries"),
+        shares_=Several(Number(0.0, 1.0), "embedders"),
         queries_=Table(np.float32, ("queries", "dimension")),
         pulls_=Table(np.float32, ("queries", "dimension")),
         landmarks_=ints("landmarks", below="queries"),
@@ -132,6 +143,8 @@ class AdaptedVectors(Estimator):
         folds: int = 5,
         landmarks: int = 2000,
         seed: int = 0,
+        blocks: Sequence[int] | None = None,
+        shares: Sequence[float] | None = None,
     ) -> None:
         self.kind = kind
         self.gamma = gamma
@@ -141,6 +154,8 @@ class AdaptedVectors(Estimator):
         self.folds = folds
         self.landmarks = landmarks
         self.seed = seed
+        self.blocks = blocks
+        self.shares = shares
 
     @property
     def adapts(self) -> bool:
@@ -169,8 +184,8 @@ class AdaptedVectors(Estimator):
 
         Refused: with DataError, vectors that are not finite or of two dimensions, and unknown ids.
         """
-        data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups)
         self._check()
+        data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups, tuple(self.blocks or ()))
         self._learn(data, cross_fit=self.gate or self.l2 is None or len(self._kernels()) > 1)
         return self
 
@@ -191,31 +206,50 @@ class AdaptedVectors(Estimator):
 
         Returns: a vector of unit length per query.
         """
-        data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups)
         self._check()
+        data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups, tuple(self.blocks or ()))
         moved = self._learn(data, cross_fit=True)
         found = self.transform(data.every)
-        found[data.rows] = data.queries if moved is None else moved
+        plain = self._mix.queries(data.every[data.rows])
+        found[data.rows] = self._mix.asked(plain if moved is None else moved)
         return found
 
     def transform(self, query_vectors: Floats) -> Floats:
         """Adapted vectors, of unit length; a vector of zeros stays as it is.
 
+        Where several embedders' vectors stand side by side, the length of each part has the embedder's share in it.
+
         query_vectors: one vector, or a table with a row each.
         """
+        table, several = self._table(query_vectors)
+        found = self._mix.queries(table)
+        if self.adapts:
+            found = _moved(found, Kernel(self.linear_, self.gamma_), self._marks, self.map_, self.responses_)
+        found = self._mix.asked(found)
+        return found if several else found[0]
+
+    def with_shares(self, query_vectors: Floats) -> Floats:
+        """The same vectors unmoved, of unit length; of several embedders', each part with its embedder's share.
+
+        query_vectors: one vector, or a table with a row each.
+        """
+        table, several = self._table(query_vectors)
+        found = self._mix.asked(self._mix.queries(table))
+        return found if several else found[0]
+
+    def _table(self, query_vectors: Floats) -> tuple[Floats, bool]:
+        """What was given as a table, checked, and whether it was one."""
         self._require_fitted()
         given = as_numbers(query_vectors, "query vectors")
         table = np.atleast_2d(given)
-        if given.ndim not in (1, 2) or table.shape[1] != self.queries_.shape[1]:
+        expected = sum(self.blocks or (self.queries_.shape[1],))
+        if given.ndim not in (1, 2) or table.shape[1] != expected:
             raise DataError(
-                f"The query vectors have the shape {given.shape}; this adapter was trained on vectors of "
-                f"{self.queries_.shape[1]} numbers."
+                f"The query vectors have the shape {given.shape}; this adapter was trained on vectors of {expected} "
+                "numbers."
             )
         lengths_of(range(len(table)), table, "query vectors", "query")  # refuses what is not finite
-        found = unit(table)
-        if self.adapts:
-            found = _moved(found, Kernel(self.linear_, self.gamma_), self._marks, self.map_, self.responses_)
-        return found[0] if given.ndim == 1 else found
+        return table, given.ndim == 2
 
     def explain(self, query_vector: Floats, documents: Given | None = None, *, show: int = 10) -> Shift:
         """Which training queries moved a query, how far, and toward which documents.
@@ -230,8 +264,9 @@ class AdaptedVectors(Estimator):
             raise DataError(f"query_vector has the shape {given.shape}; expected one vector.")
         if show < 1:
             raise DataError(f"show={show}: expected a whole number from 1 up.", arguments=("show",))
-        moved = self.transform(given)
-        query = unit(given[None])[0]
+        asked, before = self.transform(given), self.with_shares(given)
+        query = self._mix.queries(given[None])[0]
+        moved = _moved(query[None], Kernel(self.linear_, self.gamma_), self._marks, self.map_, self.responses_)[0]
         similar = self.queries_.astype(np.float64) @ query
         pulls: list[Pull] = []
         if self.adapts:
@@ -246,10 +281,10 @@ class AdaptedVectors(Estimator):
             pulls = [Pull(self.query_ids_[each], float(similar[each]), float(along[each]) / total) for each in best]
         gained: list[tuple[str, float]] = []
         if documents is not None:
-            index, ids = indexed(documents, "document")
-            index.require_dimension(query[None])
+            index, ids = indexed(documents, "document", tuple(self.blocks or ()))
+            index.require_dimension(given[None])
             every = np.arange(len(index))
-            more = index.similarities(moved, every) - index.similarities(query, every)
+            more = index.similarities(asked, every) - index.similarities(before, every)
             gained = [(ids[each], float(more[each])) for each in np.argsort(-more, kind="stable")[:show].tolist()]
         return Shift(float(query @ moved), pulls, gained)
 
@@ -261,7 +296,13 @@ class AdaptedVectors(Estimator):
         return f"{said} Cross-validated gain in NDCG@{CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
 
     def how(self) -> str:
-        """What query vectors are moved by, or why they are left as they are, in a few words."""
+        """What query vectors are moved by, or why they are left as they are, in a few words; and embedders' shares."""
+        several = self.blocks is not None
+        return self._moved_by() + (f", embedders' shares {_listed(self.shares_)}" if several else "")
+
+    def _moved_by(self) -> str:
+        if self.kind == "off":
+            return "left as they are"
         if not self.adapts:
             few = f"{_queries(self.teachers_)} to learn from, too few"
             if self.teachers_ >= FEWEST:
@@ -273,18 +314,20 @@ class AdaptedVectors(Estimator):
 
     def _learn(self, data: JudgedVectors, *, cross_fit: bool) -> Floats | None:
         """Choose, solve and keep; gives the cross-fitted vectors of the queries that teach, or None if all stay."""
+        if data.mix.blocks:
+            data = data.mixed(self._shares(data))
         kernels = self._kernels()
         kernel, l2, moved = kernels[0], _USUAL_L2 if self.l2 is None else self.l2, None
         self.tried: list[Tried] = []
         gain: float | None = None
         error: float | None = None
-        shut = not len(data) or (self.gate and len(data) < FEWEST)
+        shut = self.kind == "off" or not len(data) or (self.gate and len(data) < FEWEST)
         if cross_fit and not shut and data.groups_there >= self.folds:
             parts = _CrossValidation(data, self)
             kernel, l2 = self._chosen(parts, kernels, L2 if self.l2 is None else (self.l2,))
             gains, moved = parts.whole(kernel, l2)
             gain, error = _mean_and_error(gains)
-        if self.gate:
+        if self.gate and not shut:
             shut = gain is None or error is None or not gain > error
         self._keep(data, kernel, float(l2), shut=shut)
         self.gain_, self.gain_error_, self.teachers_ = gain, error, len(data)
@@ -332,7 +375,7 @@ class AdaptedVectors(Estimator):
 
     def _keep(self, data: JudgedVectors, kernel: Kernel, l2: float, *, shut: bool) -> None:
         """Solve over all training queries and keep what `transform` and `explain` need."""
-        nothing = np.zeros((0, data.every.shape[1]), np.float32)
+        nothing = np.zeros((0, data.queries.shape[1]), np.float32)
         ids: tuple[str, ...] = ()
         marks, gap, count = np.zeros(0, np.int64), 0.0, 0
         queries, pulls, responses, linear = nothing, nothing, nothing, nothing
@@ -351,6 +394,7 @@ class AdaptedVectors(Estimator):
             gap, count = solution.gap, len(pool.documents)
         # All at once: an interrupt before leaves what was learned earlier.
         forget_derived(self)
+        self.shares_ = data.mix.shares or (1.0,)
         self.linear_, self.gamma_, self.l2_ = kernel.linear, kernel.gamma, l2
         self.query_ids_, self.queries_, self.pulls_ = ids, queries, pulls
         self.landmarks_, self.responses_, self.map_ = marks, responses, linear
@@ -361,10 +405,19 @@ class AdaptedVectors(Estimator):
         by_query, both = list(BY_QUERY), BOTH
         if self.gamma is not None:
             by_query, both = [Kernel(0.0, self.gamma)], Kernel(1.0, self.gamma)
-        return {"linear": [LINEAR], "by-query": by_query, "auto": [*by_query, both, LINEAR]}[self.kind]
+        every = {"linear": [LINEAR], "by-query": by_query, "auto": [*by_query, both, LINEAR], "off": [LINEAR]}
+        return every[self.kind]
+
+    def _shares(self, data: JudgedVectors) -> tuple[float, ...]:
+        """How much each embedder counts."""
+        if self.shares is not None:
+            return tuple(map(float, self.shares))
+        if not len(data):
+            return equal_shares(data.mix.blocks)
+        return data.pool(everything=len(data) * len(data.documents) <= _WHOLE).best_shares(data.mix.blocks)
 
     def _check(self) -> None:
-        known = ("auto", "linear", "by-query")
+        known = ("auto", "linear", "by-query", "off")
         if not isinstance(self.kind, str) or self.kind not in known:
             raise DataError(f"kind={self.kind!r}: expected one of {', '.join(known)}.", arguments=("kind",))
         for name, (low, high) in _RANGES.items():
@@ -378,6 +431,23 @@ class AdaptedVectors(Estimator):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise DataError(f"{name}={value!r}: expected a whole number from {least} up.", arguments=(name,))
+        self._check_blocks()
+
+    def _check_blocks(self) -> None:
+        if self.blocks is None:
+            if self.shares is not None:
+                said = f"shares={self.shares!r}: these are of several embedders; name blocks, too."
+                raise DataError(said, arguments=("shares", "blocks"))
+            return
+        if len(self.blocks) < 2 or not all(type(each) is int and each > 0 for each in self.blocks):
+            said = f"blocks={self.blocks!r}: expected two whole numbers or more, each from 1 up."
+            raise DataError(said, arguments=("blocks",))
+        if self.shares is None:
+            return
+        sound = len(self.shares) == len(self.blocks) and all(_is_number(each) and each >= 0 for each in self.shares)
+        if not sound or abs(sum(self.shares) - 1) > 1e-9:
+            said = f"shares={self.shares!r}: expected {len(self.blocks)} numbers from 0 up, 1 in all."
+            raise DataError(said, arguments=("shares",))
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "query_ids_"):
@@ -386,6 +456,11 @@ class AdaptedVectors(Estimator):
     def _check_stored(self, known: Known) -> None:
         adapts, dimension = bool(self.query_ids_), self.queries_.shape[1]
         require(dimension > 0, "vectors of no numbers")
+        blocks = self.blocks or (dimension,)
+        require(len(self.shares_) == len(blocks), "not one share for each embedder")
+        require(abs(sum(self.shares_) - 1) < 1e-6, "shares that are not 1 in all")
+        own = sum(count for count, share in zip(blocks, self.shares_, strict=True) if share > 0)
+        require(own == dimension, "vectors of another dimension than its blocks")
         require(len(self.responses_) == 0 or adapts, "an adapter of no queries")
         require((len(self.responses_) > 0) == (adapts and self.gamma_ is not None), "gamma and responses")
         require(len(self.map_) == (dimension if adapts and self.linear_ else 0), "the linear map is not square")
@@ -394,6 +469,12 @@ class AdaptedVectors(Estimator):
             require(bool((np.abs(table) <= _LARGEST).all()), f"a number above {_LARGEST:g}")
         lengths = np.einsum("ij,ij->i", self.queries_, self.queries_, dtype=np.float64)
         require(bool((np.abs(lengths - 1) < 1e-3).all()), "a training query whose vector is not of length 1")
+
+    @cached_property
+    def _mix(self) -> SideBySide:
+        """Where each embedder's numbers are, and its share."""
+        blocks = tuple(self.blocks or ())
+        return SideBySide(blocks, tuple(self.shares_) if blocks else ())
 
     @cached_property
     def _marks(self) -> Singles:
@@ -490,6 +571,10 @@ def _mean_and_error(gains: Floats) -> tuple[float, float]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _listed(shares: Sequence[float]) -> str:
+    return " and ".join(f"{each:.2g}" for each in shares)
 
 
 def _queries(count: int) -> str:

@@ -19,11 +19,11 @@ from querywise.data.judged import Judged
 from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
-from querywise.retrieval.features import ADAPTED, FOUND, judged_candidates
+from querywise.retrieval.features import ADAPTED, FOUND, Moved, judged_candidates, moved_by
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import vectors_of
-from querywise.retrieval.judged_vectors import unit
 from querywise.retrieval.lists import VECTORS
+from querywise.retrieval.side_by_side import unit
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import announce, doing
@@ -88,17 +88,20 @@ class Adaptation:
         found = self.learned(fold.train)
         own, known = (unit(self._vectors(part)) for part in (fold.test, fold.train))
         taught = Taught(found.adapter, (own @ known.T).max(axis=1, initial=-1.0))
-        if not found.adapter.adapts:
-            return AdaptedFold.of(plain_fold(fold), taught)
         valid, test = (self.found_by(part, found.adapter) for part in (fold.valid, fold.test))
-        return AdaptedFold.of((found.train, valid, test), taught)
+        parts = found.train, valid, test
+        if self.kind == "off":
+            return Fold(*parts)
+        return AdaptedFold.of(parts if found.adapter.adapts else plain_fold(Fold(*parts)), taught)
 
     def learned(self, train: Judged) -> Adapted:
         """An adapter trained on these queries, and their candidates by vectors that were not trained on each."""
-        adapter = AdaptedVectors(self.kind, gate=self.kind == "auto")
-        moved = adapter.fit_transform(*self.given(train), groups=np.asarray(train.groups, dtype=np.int64))
+        queries, documents, gains = self.given(train)
+        adapter = AdaptedVectors(self.kind, gate=self.kind == "auto", blocks=documents.blocks or None)
+        adapted = adapter.fit_transform(queries, documents, gains, groups=np.asarray(train.groups, dtype=np.int64))
         announce(adapter.said())
-        return Adapted(self._found(train, moved) if adapter.adapts else train, adapter)
+        moved = moved_by(adapter, queries)
+        return Adapted(self._found(train, moved | {"adapted": adapted if adapter.adapts else None}), adapter)
 
     def given(self, train: Judged) -> tuple[Floats, VectorIndex, csr_array]:
         """What an adapter learns from: the vectors of queries and documents, and the gains between them."""
@@ -117,11 +120,11 @@ class Adaptation:
 
     def found_by(self, part: Judged, adapter: AdaptedVectors) -> Judged:
         """The candidates of queries that the adapter was not trained on."""
-        return self._found(part, adapter.transform(self._vectors(part)))
+        return self._found(part, moved_by(adapter, self._vectors(part)))
 
-    def _found(self, part: Judged, vectors: Floats) -> Judged:
+    def _found(self, part: Judged, moved: Moved) -> Judged:
         """The candidates of some queries by these vectors; all else that is known of them stays."""
-        if not len(part):
+        if not len(part) or all(each is None for each in moved.values()):
             return part
         asked, table = set(part.query_ids), part.candidates.queries
         own = replace(
@@ -136,8 +139,8 @@ class Adaptation:
                 top=self.top,
                 vector_top=self.vector_top,
                 skip_unknown=self.skip_unknown,
-                adapted=vectors,
                 candidates=self.candidates,
+                **moved,
             )
         return replace(found, losses=part.losses)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.embedders.named import check_name, embedded, find_embedder, require_allowed
 from querywise.retrieval.index import Index
-from querywise.retrieval.indexed_vectors import embedder_of, with_vectors
+from querywise.retrieval.indexed_vectors import known_embedders, with_vectors
+from querywise.retrieval.side_by_side import queries_of
 from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Json, JsonObject, is_finite_number
@@ -70,6 +72,9 @@ class EmbedderRecord:
             )
 
 
+QueryEmbedders: TypeAlias = list[tuple[Embedder, EmbedderRecord]]
+
+
 def record_of(embedder: Embedder, name: str) -> EmbedderRecord:
     """The record of an embedder, which is asked for the vector of a fixed text."""
     probe = embedder.probe() if isinstance(embedder, Probing) else embedded(embedder, [_PROBE], name=name)[0]
@@ -99,67 +104,93 @@ def with_embedded(index: Index, documents: Iterable[Document], name: str) -> Ind
     return made
 
 
-def embedded_queries(embedder: Embedder, texts: Sequence[str | None], record: EmbedderRecord) -> Floats:
-    """The vectors of queries; zeros for one without a text."""
-    parts = [_vectors(embedder, part, record) for part in _batches([text or "" for text in texts])]
-    return np.concatenate([np.zeros((0, record.dimension)), *parts]).astype(np.float64)
+def embedded_queries(embedders: QueryEmbedders, texts: Sequence[str | None]) -> Floats:
+    """The vectors of queries, those of several embedders side by side; zeros for one without a text."""
+    found: list[Floats] = []
+    for embedder, record in embedders:
+        parts = [_vectors(embedder, part, record) for part in _batches([text or "" for text in texts])]
+        found.append(np.concatenate([np.zeros((0, record.dimension)), *parts]).astype(np.float64))
+    return found[0] if len(found) == 1 else queries_of(found)
 
 
 def query_vector(
-    index: Index, text: str, *, embed: str | None = None, trained: Json = None, model: str = "the model"
+    index: Index, text: str, *, embed: Sequence[str] = (), trained: Json = None, model: str = "the model"
 ) -> Floats:
     """The vector of a query for a model that was trained with vectors; refused where another embedder would make it.
 
-    embed: the embedder to use; None is the one that made the index's vectors, if the operator allows it. trained: what
-    the model remembers of the vectors it was trained on, its note `vectors`. model: what messages call it.
+    embed: the embedders to use, as in `embedder_names`. trained: what the model remembers of the vectors it was trained
+    on, its note `vectors`. model: what messages call it.
     """
-    embedder, record = query_embedder(index, embed)
+    embedders = query_embedders(index, embed)
     known = trained if isinstance(trained, dict) else {}
-    if known.get("embedder") is not None:
-        EmbedderRecord.from_json(known["embedder"], model).require(record, model)
-    elif known.get("dimension") not in (None, record.dimension):
-        raise DataError(
-            f"{record.name} makes vectors of {record.dimension} numbers; {model} was trained with vectors of "
-            f"{known['dimension']}. Use the embedding model that made those."
-        )
-    found: Floats = embedded_queries(embedder, [text], record)[0]
+    require_trained(known, [record for _, record in embedders], model)
+    found: Floats = embedded_queries(embedders, [text])[0]
     return found
 
 
-def query_embedder(
-    index: Index, name: str | None = None, *, most: int | None = None
-) -> tuple[Embedder, EmbedderRecord]:
-    """What embeds the queries of an index with vectors: the embedder that made them, or one that is named.
-
-    It is started here, and must give the vectors that it gave when the index was made. One that the index alone names
-    is refused unless the operator allows it (`require_allowed`). most: as in `find_embedder`.
-    """
-    asked, known = embedder_name(index, name), embedder_of(index)
-    embedder = find_embedder(asked, index, named_by_index=name is None, most=most)
-    found = record_of(embedder, asked)
-    if known is not None:
-        EmbedderRecord.from_json(known, "The index").require(found, "this index")
-    return embedder, found
-
-
-def embedder_name(index: Index, name: str | None = None) -> str:
-    """The name of what embeds the queries of an index, before it is started: one that is given, or the index's own.
-
-    Refused where nobody knows one, and where the index names one that the operator does not allow.
-    """
-    if name is not None:
-        check_name(name)
-        return name
-    known = embedder_of(index)
-    if known is None:
+def require_trained(trained: JsonObject, records: Sequence[EmbedderRecord | None], model: str) -> None:
+    """Refuse other embedders than those a model was trained with, as far as either is known."""
+    if not trained:
+        return
+    remembered = known_embedders(trained)
+    dimension = sum(0 if each is None else each.dimension for each in records)
+    whole = None not in records and (len(remembered) > 1 or remembered[0] is None)
+    if len(remembered) != len(records) or (whole and trained.get("dimension") not in (None, dimension)):
+        names = " and ".join("vectors from files" if each is None else each.name for each in records)
         raise DataError(
-            "The vectors of this index came from files, so what makes the vector of a query is not known. Name the "
-            "same embedding model with embed=NAME.",
+            f"{names} makes vectors of {dimension} numbers; {model} was trained with vectors of "
+            f"{trained.get('dimension')}. Use the embedding model that made those."
+        )
+    for known, record in zip(remembered, records, strict=True):
+        if known is not None and record is not None:
+            EmbedderRecord.from_json(known, model).require(record, model)
+
+
+def query_embedders(index: Index, names: Sequence[str] = (), *, most: int | None = None) -> QueryEmbedders:
+    """What embeds the queries of an index with vectors: the embedders that made them, or those that are named.
+
+    They are started here, and must give the vectors that they gave when the index was made. One that the index alone
+    names is refused unless the operator allows it (`require_allowed`). most: as in `find_embedder`.
+    """
+    found: QueryEmbedders = []
+    for name, known in zip(embedder_names(index, names), known_embedders(index.notes), strict=True):
+        embedder = find_embedder(name, index, named_by_index=name not in names, most=most)
+        found.append((embedder, record_of(embedder, name)))
+        if known is not None:
+            EmbedderRecord.from_json(known, "The index").require(found[-1][1], "this index")
+    return found
+
+
+def embedder_names(index: Index, names: Sequence[str] = ()) -> list[str]:
+    """The names of what embeds the queries of an index, before it is started: those given, or the index's own.
+
+    names: of all embedders, or of those that the index does not know. Refused where nobody knows one, and where the
+    index names one that the operator does not allow.
+    """
+    made = known_embedders(index.notes)
+    known = [None if each is None else EmbedderRecord.from_json(each, "The index").name for each in made]
+    unknown = [place for place, each in enumerate(known) if each is None]
+    for name in names:
+        check_name(name)
+    if len(names) == len(known):
+        return list(names)
+    if len(names) != len(unknown):
+        if not names:
+            raise DataError(
+                "The vectors of this index came from files, so what makes the vector of a query is not known. Name the "
+                "same embedding model with embed=NAME.",
+                arguments=("embed",),
+            )
+        raise DataError(
+            f"{len(names)} embedders are named; the vectors of this index are of {len(known)}, {len(unknown)} of which "
+            "it does not know. Name these, or all.",
             arguments=("embed",),
         )
-    own = EmbedderRecord.from_json(known, "The index").name
-    require_allowed(own)
-    return own
+    for name in filter(None, known):
+        require_allowed(name)
+    for place, name in zip(unknown, names, strict=True):
+        known[place] = name
+    return [each or "" for each in known]
 
 
 def _embedded_documents(embedder: Embedder, documents: Iterable[Document], record: EmbedderRecord) -> Singles:

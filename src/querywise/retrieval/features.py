@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from querywise.retrieval.lists import (
 )
 from querywise.retrieval.scores import NAMES, USUAL, Smoothing, high_level, write_scores
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.stored import QueryAdapter
 from querywise.runtime.threads import in_threads
 from querywise.runtime.values import Json
 from querywise.runtime.workers import workers
@@ -46,6 +47,25 @@ TOP, BOTH = 100, 50  # documents that BM25 finds alone, and that each of two lis
 FOUND, JUDGED = CANDIDATES = ("found", "judged")  # which documents are candidates
 ADAPTED = "vectors (adapted)"  # the run of adapted vectors
 _Thing = TypeVar("_Thing")
+
+
+class Moved(TypedDict):
+    """Vectors of queries in the place of their own, as `candidates_for` takes them.
+
+    adapted: those that documents are found by; None where no query was moved. unmoved: the same before they were moved,
+    with the embedders' shares; None where these are the queries' own.
+    """
+
+    adapted: Floats | None
+    unmoved: Floats | None
+
+
+def moved_by(adapter: QueryAdapter | None, vectors: Floats | None) -> Moved:
+    """What an adapter makes of the vectors of some queries."""
+    if adapter is None or vectors is None:
+        return {"adapted": None, "unmoved": None}
+    adapted = adapter.transform(vectors) if adapter.adapts else None
+    return {"adapted": adapted, "unmoved": adapter.with_shares(vectors) if adapter.blocks else None}
 
 
 class Depths(NamedTuple):
@@ -80,16 +100,30 @@ def candidates_for(
     vector_top: int | None = None,
     smoothing: Smoothing | None = None,
     adapted: Floats | None = None,
+    unmoved: Floats | None = None,
 ) -> Candidates:
     """BM25's best documents for every query, best first, with their features; then what vectors find beside them.
 
     top: documents that BM25 finds; None is 100, or 50 where documents have vectors. vector_top: documents that their
-    vectors find; None is 50. adapted: vectors of the queries to search by in the place of their own.
+    vectors find; None is 50. adapted: vectors of the queries to search by in the place of their own. unmoved: the same
+    before they were moved, with the shares of several embedders.
     """
-    smooth = smoothing or Smoothing()
+    smooth, asked = smoothing or Smoothing(), _Asked.of(queries, adapted, unmoved)
     depths = _depths(index, top, vector_top)
-    lists = _cut(_lists(index, queries, depths, smooth, adapted), depths)
-    return _assembled(index, queries, lists, [union(each) for each in lists], smooth, adapted=adapted)
+    lists = _cut(_lists(index, queries, depths, smooth, asked.vectors), depths)
+    return _assembled(index, queries, lists, [union(each) for each in lists], smooth, asked)
+
+
+class _Asked(NamedTuple):
+    """The vectors that documents are found by, and the same before they were moved; None where they were not."""
+
+    vectors: Floats | None
+    plain: Floats | None
+
+    @staticmethod
+    def of(queries: QueryTable, adapted: Floats | None, unmoved: Floats | None) -> _Asked:
+        own = queries.vectors if unmoved is None else unmoved
+        return _Asked(own, None) if adapted is None else _Asked(adapted, own)
 
 
 def judged_candidates(
@@ -102,6 +136,7 @@ def judged_candidates(
     skip_unknown: bool = False,
     smoothing: Smoothing | None = None,
     adapted: Floats | None = None,
+    unmoved: Floats | None = None,
     candidates: str = FOUND,
 ) -> tuple[Judged, Coverage]:
     """The candidates of every judged query with their grades, and what retrieval missed.
@@ -119,6 +154,8 @@ def judged_candidates(
     0.1, absolute_discount 0.7.
     adapted: vectors of the collection's queries, a row each, to search by in the place of their own, as AdaptedVectors
     makes them; those of training queries by an adapter that was not trained on them.
+    unmoved: the same before they were moved, with the shares of several embedders (`AdaptedVectors.with_shares`); None
+    where there is one embedder.
     candidates: `found`; or `judged`: the documents judged for a query are its candidates, as in feature logs.
 
     Returns: a Judged set with the 25 rankers' scores, lengths and the documents' columns as features; and its Coverage.
@@ -142,19 +179,19 @@ def judged_candidates(
     grades = known_grades(collection, index, skip_unknown=skip_unknown)
     asked = [query_id for query_id in collection.queries.ids if query_id in grades]
     table = collection.queries.select(asked)
-    if adapted is not None:
-        place = {query_id: row for row, query_id in enumerate(collection.queries.ids)}
-        adapted = adapted[[place[query_id] for query_id in asked]]
+    place = {query_id: row for row, query_id in enumerate(collection.queries.ids)}
+    rows = [place[query_id] for query_id in asked]
+    by = _Asked.of(table, *(None if each is None else each[rows] for each in (adapted, unmoved)))
     smooth = smoothing or Smoothing()
     if candidates == JUDGED:
-        judged = _of_judged(index, table, grades, smooth, adapted)
+        judged = _of_judged(index, table, grades, smooth, by)
         judged = replace(judged, losses=_losses(collection, index, table))
         return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
     # A system's own list is as deep whatever others find beside it.
     own = (TOP if top is None else top), (TOP if vector_top is None else vector_top)
-    whole, depths = _lists(index, table, own, smooth, adapted), _depths(index, top, vector_top)
+    whole, depths = _lists(index, table, own, smooth, by.vectors), _depths(index, top, vector_top)
     # Approximate search for fewer documents may find others: candidates are those that a service would find.
-    lists = _cut(_lists(index, table, depths, smooth, adapted) if _is_approximate(index) else whole, depths)
+    lists = _cut(_lists(index, table, depths, smooth, by.vectors) if _is_approximate(index) else whole, depths)
     _hint_at_recall(index, table, vector_top)
     found = [union(each) for each in lists]
     others = [
@@ -163,12 +200,12 @@ def judged_candidates(
     ]
     documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
     added = [len(more) for more in others]
-    made = _assembled(index, table, lists, documents, smooth, added=added, adapted=adapted)
+    made = _assembled(index, table, lists, documents, smooth, by, added=added)
     judged = judged_by(made, {query: grades[query] for query in asked})
     runs = [_run(name, index, asked, own, FEATURES[name]) for name, own in whole.items()]
-    if adapted is not None:
+    if by.plain is not None:
         runs[1:] = [
-            _run(VECTORS, index, asked, _similar(index, table, own[1]), PLAIN),
+            _run(VECTORS, index, asked, _similar(index, by.plain, own[1]), PLAIN),
             _run(ADAPTED, index, asked, whole[VECTORS], SIMILARITY),
         ]
     judged = replace(judged, runs=tuple(runs), losses=_losses(collection, index, table))
@@ -180,19 +217,19 @@ def _of_judged(
     queries: QueryTable,
     grades: Mapping[str, Mapping[str, int]],
     smoothing: Smoothing,
-    adapted: Floats | None,
+    by: _Asked,
 ) -> Judged:
     """The judged documents of every query as its candidates, in the order of the index; lists are of these alone."""
     places = [[index.place_of(document) for document in grades[query]] for query in queries.ids]
     documents = [np.sort(np.array(each, np.int64)) for each in places]
     lists: list[list[Found]] = [[] for _ in documents]
-    vectors, own = vectors_of(index), queries.vectors if adapted is None else adapted
-    if vectors is not None and own is not None:
+    vectors = vectors_of(index)
+    if vectors is not None and by.vectors is not None:
         texts = queries.texts or (None,) * len(queries)
-        for each, text, vector, judged in zip(lists, texts, own, documents, strict=True):
+        for each, text, vector, judged in zip(lists, texts, by.vectors, documents, strict=True):
             words = high_level(index.fields["both"], index.numbers_of(text or ""), judged, smoothing)[:, 0]
             each += [_in_order(judged, words), _in_order(judged, vectors.similarities(vector, judged))]
-    return judged_by(_assembled(index, queries, lists, documents, smoothing, adapted=adapted), grades)
+    return judged_by(_assembled(index, queries, lists, documents, smoothing, by), grades)
 
 
 def _in_order(documents: Ints, scores: Floats) -> Found:
@@ -278,7 +315,7 @@ def _lists(
     queries: QueryTable,
     depths: tuple[int, int],
     smoothing: Smoothing,
-    adapted: Floats | None = None,
+    vectors: Floats | None,
 ) -> dict[str, list[Found]]:
     """Every query's list by each system: BM25's, and the vectors' where documents have them."""
     texts = queries.texts or (None,) * len(queries)
@@ -286,16 +323,16 @@ def _lists(
     words = workers().each(_best, batches, shared=(index, depths[0], smoothing), label="Candidates")
     found = {WORDS: [each for batch in words for each in batch]}
     if vectors_of(index) is not None:
-        found[VECTORS] = _similar(index, queries, depths[1], adapted)
+        found[VECTORS] = _similar(index, vectors, depths[1])
     return found
 
 
-def _similar(index: Index, queries: QueryTable, top: int, adapted: Floats | None = None) -> list[Found]:
-    """The documents that vectors find: the queries' own, or those in their place."""
+def _similar(index: Index, queries: Floats | None, top: int) -> list[Found]:
+    """The documents that vectors of queries find."""
     vectors = vectors_of(index)
-    if vectors is None or queries.vectors is None:
+    if vectors is None or queries is None:
         raise DataError("The documents of this index have vectors, so the queries need vectors too; they have none.")
-    return vectors.search(queries.vectors if adapted is None else adapted, top=top)
+    return vectors.search(queries, top=top)
 
 
 def _depths(index: Index, top: int | None, vector_top: int | None) -> tuple[int, int]:
@@ -332,9 +369,9 @@ def _assembled(
     lists: Sequence[Sequence[Found]],
     documents: Sequence[Ints],
     smoothing: Smoothing,
+    by: _Asked,
     *,
     added: Sequence[int] | None = None,
-    adapted: Floats | None = None,
 ) -> Candidates:
     """The documents of every query with their features; the last `added` of a query are marked."""
     texts = queries.texts or (None,) * len(queries)
@@ -349,12 +386,12 @@ def _assembled(
         for place, document in enumerate(each)
     )
     return Candidates(
-        features=np.hstack([features, *_beside(index, queries, lists, documents, adapted)]),
+        features=np.hstack([features, *_beside(index, queries, lists, documents, by)]),
         starts=np.cumsum([0, *map(len, documents)]),
         query_ids=queries.ids,
         document_ids=tuple(document for each in ids for document in each),
         comments=tuple(comments),
-        feature_names=feature_names(index, adapted=adapted is not None),
+        feature_names=feature_names(index, adapted=by.plain is not None),
         queries=queries,
     )
 
@@ -364,15 +401,15 @@ def _beside(
     queries: QueryTable,
     lists: Sequence[Sequence[Found]],
     documents: Sequence[Ints],
-    adapted: Floats | None,
+    by: _Asked,
 ) -> list[Floats]:
     """The features of vectors and lists, in one table; none where documents have no vectors."""
     vectors = vectors_of(index)
-    if vectors is None or queries.vectors is None:
+    if vectors is None or queries.vectors is None or by.vectors is None:
         return []
-    count = len(list_feature_names(vectors, adapted=adapted is not None))
-    plain = [None] * len(queries) if adapted is None else list(queries.vectors)
-    asked = list(zip(queries.vectors if adapted is None else adapted, lists, documents, plain, strict=True))
+    count = len(list_feature_names(vectors, adapted=by.plain is not None))
+    plain = [None] * len(queries) if by.plain is None else list(by.plain)
+    asked = list(zip(by.vectors, lists, documents, queries.vectors, plain, strict=True))
     rows = in_threads(lambda each: list_features(vectors, *each), asked)
     return [np.concatenate([np.zeros((0, count)), *rows])]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +13,13 @@ from querywise.errors import DataError, Hint, ModelFileError
 from querywise.retrieval.approximate import NAME, Graph, require_usearch
 from querywise.retrieval.field_texts import PREFIX
 from querywise.retrieval.index import Index
+from querywise.retrieval.side_by_side import documents_of
 from querywise.retrieval.vector_search import Recall, VectorIndex
 from querywise.runtime.arrays import Arrays, Bytes
-from querywise.runtime.values import JsonObject
+from querywise.runtime.values import Json, JsonObject
 
 _DOCUMENTS, _TITLES = "vectors", "title_vectors"
-_EMBEDDER, _WORDS = "embedder", "words"
+_EMBEDDER, _EMBEDDERS, _BLOCKS, _WORDS = "embedder", "embedders", "blocks", "words"
 _GRAPH, _RECALL = "vectors.usearch", "usearch"
 _TOP = 50  # documents that the recall of approximate search is measured by
 
@@ -37,6 +38,22 @@ def with_vectors(
     notes = {name: each for name, each in index.notes.items() if name != _RECALL}
     notes |= {} if embedder is None else {_EMBEDDER: embedder}
     return replace(index, extra=extra, notes=notes)
+
+
+def side_by_side(index: Index, parts: Sequence[Index]) -> Index:
+    """The same index with the vectors of several, each of which has those of one embedder.
+
+    Titles have vectors where every embedder has made some.
+    """
+    made = [each for each in map(vectors_of, parts) if each is not None]
+    tables = {_DOCUMENTS: made, _TITLES: [each.titles for each in made if each.titles is not None]}
+    extra = {name: each for part in parts for name, each in part.extra.items() if name.partition(".")[0] not in tables}
+    for name, own in tables.items():
+        if len(own) == len(parts):
+            values = documents_of([(each.of(slice(None)), each.lengths) for each in own])
+            extra |= {name: values, f"{name}.lengths": np.asarray(values.any(axis=1), dtype=np.float64)}
+    notes: JsonObject = {**index.notes, _BLOCKS: [each.dimension for each in made]}
+    return replace(index, extra=extra, notes={**notes, _EMBEDDERS: [known_embedders(each.notes)[0] for each in parts]})
 
 
 def with_usearch(index: Index) -> Index:
@@ -119,10 +136,11 @@ def _kept_recall(index: Index) -> Recall | None:
     return None
 
 
-def embedder_of(index: Index) -> JsonObject | None:
-    """What made the vectors; None where that is not known."""
-    found = index.notes.get(_EMBEDDER)
-    return dict(found) if isinstance(found, dict) else None
+def known_embedders(notes: Mapping[str, Json]) -> list[JsonObject | None]:
+    """What made each of the vectors that stand side by side, None where that is not known; of an index or a model."""
+    several = notes.get(_EMBEDDERS)
+    found = several if isinstance(several, list) else [notes.get(_EMBEDDER)]
+    return [dict(each) if isinstance(each, dict) else None for each in found]
 
 
 def _aligned(vectors: Vectors, index: Index, name: str, *, skip_unknown: bool) -> Arrays:
@@ -150,20 +168,38 @@ def _read(index: Index, name: str) -> VectorIndex:
     else:
         sound = sound and rows.shape == (len(index),) and rows.dtype == np.int64
         sound = sound and (not len(rows) or 0 <= int(rows.min()) <= int(rows.max()) < len(values))
-    if not sound or lengths is None:
+    blocks = _blocks(index, values.shape[-1])
+    if not sound or lengths is None or blocks is None:
         raise _unfit()
-    found = VectorIndex(values.view(), lengths, rows)  # type: ignore[arg-type]  # checked above
+    found = VectorIndex(values.view(), lengths, rows, blocks=blocks)  # type: ignore[arg-type]  # checked above
     _check_lengths(found)
     return found
+
+
+def _blocks(index: Index, dimension: int) -> tuple[int, ...] | None:
+    """How many numbers each of several embedders' vectors have; None where that is not what was kept."""
+    if _BLOCKS not in index.notes:
+        return ()
+    kept, several = index.notes[_BLOCKS], index.notes.get(_EMBEDDERS)
+    blocks = tuple(each for each in kept if type(each) is int and each > 0) if isinstance(kept, list) else ()
+    sound = isinstance(several, list) and len(several) == len(blocks) > 1 and sum(blocks) == dimension
+    return blocks if sound else None
 
 
 def _check_lengths(vectors: VectorIndex) -> None:
     """Refuse vectors that are not finite, or have other lengths than were kept: search divides by them."""
     try:
         own = lengths_of(range(len(vectors.values)), vectors.values, "vectors", "document")
+        parts = [lengths_of(range(len(each.values)), each.values, "", "") for _, each in vectors.by_embedder]
     except DataError:
         raise _unfit() from None
-    if not np.allclose(vectors.lengths, own if vectors.rows is None else own[vectors.rows], rtol=1e-6, atol=0.0):
+    if parts:
+        own = np.max(parts, axis=0)
+        if not all(np.allclose(each[each > 0], 1.0, rtol=1e-5) for each in parts):
+            raise _unfit()
+    if not np.allclose(
+        vectors.lengths, own if vectors.rows is None else own[vectors.rows], rtol=1e-5 if parts else 1e-6, atol=0.0
+    ):
         raise _unfit()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from querywise.data.query_groups import deal, equal_sizes
 from querywise.data.vectors import Vectors, as_vectors
 from querywise.errors import DataError
 from querywise.retrieval.query_adapter import Basis, Kernel, Problem
+from querywise.retrieval.side_by_side import SideBySide, equal_shares, shares_tried
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Bools, Floats, Ints, Singles
 from querywise.runtime.threads import in_threads, one_blas_thread, slices
@@ -29,7 +30,8 @@ _POOL, _BEST = 3_000, 10  # else documents in the pool, twice as many at most, a
 class JudgedVectors:
     """The queries that teach: their ids, vectors of unit length, gains × documents, weights and groups.
 
-    every: the vectors of all queries that were given; rows: which of them teach.
+    every: the vectors of all queries that were given; rows: which of them teach. mix: the embedders' shares, where
+    vectors of several stand side by side.
     """
 
     ids: tuple[str, ...]
@@ -40,14 +42,20 @@ class JudgedVectors:
     documents: VectorIndex
     every: Floats
     rows: Ints
+    mix: SideBySide = field(default_factory=SideBySide)
 
     @staticmethod
     def of(
-        queries: Given, documents: Given, judgments: Judgments, weights: Floats | None, groups: Ints | None
+        queries: Given,
+        documents: Given,
+        judgments: Judgments,
+        weights: Floats | None,
+        groups: Ints | None,
+        blocks: tuple[int, ...] = (),
     ) -> JudgedVectors:
-        """What was given, checked, without the queries that teach nothing."""
+        """What was given, checked, without the queries that teach nothing; blocks: of several embedders' vectors."""
         own, ids = indexed(queries, "query")
-        index, document_ids = indexed(documents, "document")
+        index, document_ids = indexed(documents, "document", blocks)
         every = np.asarray(own.of(slice(None)), dtype=np.float64)
         if index.dimension != every.shape[1]:
             raise DataError(
@@ -64,19 +72,26 @@ class JudgedVectors:
         teaches = (np.diff(gains.indptr) > 0) & (np.abs(every).max(axis=1, initial=0.0) > 0) & (counted_as > 0)
         # By their ids, so that the order in which they are given changes nothing.
         rows = np.array(sorted(np.flatnonzero(teaches).tolist(), key=ids.__getitem__), np.int64)
+        mix = SideBySide(blocks, equal_shares(blocks))
         return JudgedVectors(
             tuple(ids[row] for row in rows.tolist()),
-            unit(every[rows]),
+            mix.queries(every[rows]),
             _largest_one(gains[rows]),
             counted_as[rows] / counted_as.max(initial=0.0) if len(rows) else np.zeros(0),
             np.unique(alone[rows], return_inverse=True)[1],
             index,
             every,
             rows,
+            mix,
         )
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def mixed(self, shares: tuple[float, ...]) -> JudgedVectors:
+        """The same with these shares of the embedders."""
+        mix = SideBySide(self.mix.blocks, shares)
+        return replace(self, queries=mix.queries(self.every[self.rows]), mix=mix)
 
     @property
     def groups_there(self) -> int:
@@ -89,7 +104,9 @@ class JudgedVectors:
         base = chosen = np.arange(count)
         if not everything and count > _POOL:
             best = np.unique(
-                np.concatenate([each.documents for each in self.documents.search(self.queries, top=_BEST)])
+                np.concatenate(
+                    [each.documents for each in self.documents.search(self.mix.asked(self.queries), top=_BEST)]
+                )
             )
             best = np.random.default_rng(1).permutation(best)[: 2 * _POOL]
             others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(count), best))
@@ -99,8 +116,8 @@ class JudgedVectors:
         lengths = self.documents.lengths[chosen]
         vectors = vectors * np.divide(1.0, lengths, out=np.zeros(len(chosen)), where=lengths > 0)[:, None]
         gains = csr_array(self.gains[:, chosen])
-        known = np.isin(chosen, base)
-        return Pool(self.ids, self.queries, gains, self.weights, self.groups, vectors.astype(np.float32), known)
+        vectors, known = self.mix.documents(vectors.astype(np.float32)), np.isin(chosen, base)
+        return Pool(self.ids, self.queries, gains, self.weights, self.groups, vectors, known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +167,20 @@ class Pool:
             basis = Basis.of(kernel, self.queries, landmarks)
         return Problem(basis, self.queries, self.documents, targets, self.weights / self.weights.sum(), temperature, l2)
 
+    def best_shares(self, blocks: tuple[int, ...]) -> tuple[float, ...]:
+        """Of several embedders side by side, the shares by which these queries find the best documents.
+
+        One embedder alone, the best, unless a mixture gains more than one standard error. Nothing else is learned here,
+        so the queries that choose are those that are measured.
+        """
+        grid = shares_tried(len(blocks))
+        found = [self.quality(self.queries * np.repeat(each, blocks)) for each in grid]
+        means = [float(each.mean()) for each in found]
+        best, alone = int(np.argmax(means)), int(np.argmax(means[: len(blocks)]))
+        gains = found[best] - found[alone]
+        error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.inf
+        return grid[best if gains.mean() > error else alone]
+
     def quality(self, vectors: Floats) -> Floats:
         """NDCG of every query, gains as they are, by the similarities of these vectors to the pool's documents."""
 
@@ -166,13 +197,6 @@ class Pool:
 
         with one_blas_thread():
             return np.concatenate(in_threads(block, slices(len(self), _ROWS)))
-
-
-def unit(vectors: Floats) -> Floats:
-    """The same vectors of length 1; those of zeros stay."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    found: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return found
 
 
 def as_numbers(values: ArrayLike, what: str) -> Floats:
@@ -239,12 +263,22 @@ def _listed(judgments: Mapping[str, Any], queries: Sequence[str], documents: Seq
     return csr_array((np.array(values, np.float64), (rows, columns)), shape=(len(queries), len(documents)))
 
 
-def indexed(given: Given, what: str) -> tuple[VectorIndex, Sequence[str]]:
-    """Vectors as an index, and their ids; those of a plain table are its row numbers."""
-    if isinstance(given, VectorIndex):
+def indexed(given: Given, what: str, blocks: tuple[int, ...] = ()) -> tuple[VectorIndex, Sequence[str]]:
+    """Vectors as an index, and their ids; those of a plain table are its row numbers. blocks: of several embedders."""
+    if isinstance(given, VectorIndex) and given.blocks == blocks:
         return given, _numbered(len(given))
+    if isinstance(given, VectorIndex):
+        raise DataError(
+            f"The {what} vectors have blocks of {given.blocks or given.dimension} numbers; expected {blocks or 'one'}.",
+            arguments=("blocks",),
+        )
     found = given if isinstance(given, Vectors) else _plain(given, what)
-    return VectorIndex(found.values, found.lengths), found.ids
+    if not blocks:
+        return VectorIndex(found.values, found.lengths), found.ids
+    if sum(blocks) != found.dimension:
+        said = f"blocks={blocks}: these are {sum(blocks)} numbers; the {what} vectors have {found.dimension}."
+        raise DataError(said, arguments=("blocks",))
+    return VectorIndex.side_by_side(found.values, blocks), found.ids
 
 
 def _plain(given: Floats, what: str) -> Vectors:

@@ -43,7 +43,9 @@ class OwnLists(Mapping[str, Mapping[str, float]]):
 def list_feature_names(vectors: VectorIndex, *, adapted: bool = False) -> tuple[str, ...]:
     """The columns that documents with vectors have beside those of words. adapted: where query vectors are adapted."""
     titles = () if vectors.titles is None else ("similarity.title",)
-    return (SIMILARITY, *((PLAIN,) if adapted else ()), *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
+    plain = (PLAIN,) if adapted else ()
+    own = tuple(f"{SIMILARITY}.{number}" for number in range(1, len(vectors.blocks) + 1))
+    return (SIMILARITY, *plain, *own, *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
 
 
 def union(lists: Sequence[Found]) -> Ints:
@@ -58,24 +60,30 @@ def union(lists: Sequence[Found]) -> Ints:
 
 
 def list_features(
-    vectors: VectorIndex, query: Floats, lists: Sequence[Found], documents: Ints, plain: Floats | None = None
+    vectors: VectorIndex,
+    query: Floats,
+    lists: Sequence[Found],
+    documents: Ints,
+    own: Floats,
+    plain: Floats | None = None,
 ) -> Floats:
     """The columns of `list_feature_names` for some documents of one query, whose two lists these are.
 
     Similarities are cosines. In a list that does not have the document, score and reciprocal rank are 0, and the rank
-    is one more than the list has documents. `found_by` counts the lists that have it. plain: the query's own vector,
-    where `query` is the adapted one.
+    is one more than the list has documents. `found_by` counts the lists that have it. own: the query's own vector.
+    plain: the one before it was moved, where `query` is the adapted one.
     """
     similar = [vectors.similarities(each, documents) for each in (query, plain) if each is not None]
+    similar += [each.similarities(own[columns], documents) for columns, each in vectors.by_embedder]
     if vectors.titles is not None:
         similar.append(vectors.titles.similarities(query, documents))
     scores, ranks, reciprocal = (np.zeros((len(documents), len(lists))) for _ in range(3))
-    for column, own in enumerate(lists):
-        places = {document: place for place, document in enumerate(own.documents.tolist())}
+    for column, found in enumerate(lists):
+        places = {document: place for place, document in enumerate(found.documents.tolist())}
         place = np.array([places.get(document, -1) for document in documents.tolist()], dtype=np.int64)
         there = place >= 0
-        scores[there, column] = own.scores[place[there]]
+        scores[there, column] = found.scores[place[there]]
         reciprocal[there, column] = 1.0 / (place[there] + 1)
-        ranks[:, column] = np.where(there, place, len(own.documents)) + 1
+        ranks[:, column] = np.where(there, place, len(found.documents)) + 1
     runs = [each[:, column] for column in range(len(lists)) for each in (scores, reciprocal)]
     return np.column_stack([*similar, *runs, ranks, np.sum(reciprocal > 0, axis=1)])

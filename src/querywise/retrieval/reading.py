@@ -18,25 +18,26 @@ from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable, read_queries
 from querywise.data.readers import FOLDER, TEXT, check_may_lack, read_features, reader_of
 from querywise.data.rows import Missing
-from querywise.data.vectors import Vectors, read_vectors
+from querywise.data.vectors import read_vectors
 from querywise.errors import DataError, Hint
 from querywise.retrieval.adapted_vectors import Kind
 from querywise.retrieval.adapting import ADAPT, Adaptation
 from querywise.retrieval.approximate import require_usearch
-from querywise.retrieval.embedders.named import check_name
-from querywise.retrieval.embedding import embedded_queries, query_embedder, with_embedded
+from querywise.retrieval.embedders.named import check_name, find_embedder
+from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, query_embedders, with_embedded
 from querywise.retrieval.features import BOTH, CANDIDATES, FOUND, JUDGED, judged_candidates
 from querywise.retrieval.field_texts import with_fields
 from querywise.retrieval.index import Index, build_index
-from querywise.retrieval.indexed_vectors import embedder_of, vectors_of, with_usearch, with_vectors
+from querywise.retrieval.indexed_vectors import known_embedders, side_by_side, vectors_of, with_usearch, with_vectors
 from querywise.retrieval.language import language_notes
+from querywise.retrieval.side_by_side import queries_of
 from querywise.retrieval.stdlib import NAME, stdlib_collection
 from querywise.retrieval.twins import check_group_by, grouped_by
 from querywise.retrieval.words import ENGLISH, Tokeniser
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import PathLike, paths_of
 from querywise.runtime.progress import announce, doing
-from querywise.runtime.values import JsonObject
+from querywise.runtime.values import Json, JsonObject
 
 VECTOR_SEARCH = ("exact", "usearch")
 
@@ -48,8 +49,8 @@ def read_judged(
     queries: PathLike | None = None,
     judgements: PathLike | None = None,
     top: int | None = None,
-    vectors: PathLike | None = None,
-    embed: str | None = None,
+    vectors: PathLike | Sequence[PathLike] | None = None,
+    embed: str | Sequence[str] | None = None,
     vector_top: int | None = None,
     vector_search: str = "exact",
     adapt: str = "off",
@@ -67,7 +68,8 @@ def read_judged(
     queries, judgements: these files where they are elsewhere; judgements of a text collection only.
     top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 beside vectors.
     vectors: a folder with the vectors of a collection's documents and queries; those most similar are candidates, too.
-    embed: instead, the name of what makes such vectors, such as `lsa`.
+    embed: instead, the name of what makes such vectors, such as `lsa`. Where folders and names are several together,
+    their vectors stand side by side, each with a share in the similarity that is chosen by the judgments.
     vector_top: how many documents vectors find, from 1 up; None is 50.
     vector_search: exact, or usearch, which is approximate and for large collections.
     adapt: `auto`, `linear` or `by-query`: query vectors learn from the judgments, each query's from those of others
@@ -88,8 +90,10 @@ def read_judged(
     ...     print(read_judged(file))
     Judged(1 query, 2 documents, 2 features, grades 0: 1, 1: 1)
     """
+    folders = () if vectors is None else tuple(paths_of(vectors))
+    names = () if embed is None else (embed,) if isinstance(embed, str) else tuple(embed)
     retrieval = Retrieval(
-        top, vectors, embed, vector_top, vector_search=vector_search, adapt=adapt, candidates=candidates
+        top, folders, names, vector_top, vector_search=vector_search, adapt=adapt, candidates=candidates
     )
     if isinstance(data, Collection):
         return judged_from_text(data, queries=queries, judgements=judgements, retrieval=retrieval).adapted()
@@ -111,8 +115,9 @@ def read_judged(
 class Retrieval:
     """How candidates of a text collection are found.
 
-    top: documents that BM25 finds; None is 100, or 50 beside vectors. vectors: a folder with the vectors of documents
-    and queries; embed: the name of what makes them instead. vector_top: documents that vectors find; None is 50.
+    top: documents that BM25 finds; None is 100, or 50 beside vectors. vectors: folders with the vectors of documents
+    and queries; embed: names of what makes such; several of both together stand side by side, those of folders first.
+    vector_top: documents that vectors find; None is 50.
     skip_unknown: leave out judgements and vectors of documents that are not in the corpus. language: whose stemmer;
     None does not stem. vector_search: how vectors find documents, exact or approximately by usearch. adapt: whether
     query vectors learn from judgments: off, auto (where that helps), linear or by-query. candidates: those that are
@@ -120,8 +125,8 @@ class Retrieval:
     """
 
     top: int | None = None
-    vectors: PathLike | None = None
-    embed: str | None = None
+    vectors: tuple[Path, ...] = ()
+    embed: tuple[str, ...] = ()
     vector_top: int | None = None
     skip_unknown: bool = False
     language: str | None = ENGLISH
@@ -131,12 +136,15 @@ class Retrieval:
 
     def __post_init__(self) -> None:
         Tokeniser(self.language)  # refuses one that nobody knows
-        if self.vectors is not None and self.embed is not None:
-            said = f"vectors={str(self.vectors)!r} and embed={self.embed!r}: which of them? Name one."
-            raise DataError(said, arguments=("vectors", "embed"))
-        if self.embed is not None:
-            check_name(self.embed)
-        if self.vector_top is not None and self.vectors is None and self.embed is None:
+        for name in self.embed:
+            check_name(name)
+        kinds = ["lsa" if each.partition(":")[0] == "lsa" else each for each in self.embed]
+        for option, given in (("vectors", [each.resolve() for each in self.vectors]), ("embed", kinds)):
+            twice = next((each for place, each in enumerate(given) if each in given[:place]), None)
+            if twice is not None:
+                said = f"{option}={str(twice)!r} is given twice; each embedder counts once. Name it once."
+                raise DataError(said, arguments=(option,))
+        if self.vector_top is not None and not self.by_vectors:
             said = f"vector_top={self.vector_top} is for documents with vectors; name them with vectors=FOLDER."
             raise DataError(said, arguments=("vector_top", "vectors"))
         self._check_search()
@@ -167,14 +175,19 @@ class Retrieval:
     @property
     def by_vectors(self) -> bool:
         """Whether vectors find documents too."""
-        return self.vectors is not None or self.embed is not None
+        return bool(self.vectors or self.embed)
+
+    @property
+    def embedders(self) -> int:
+        """How many embedders' vectors there are."""
+        return len(self.vectors) + len(self.embed)
 
     def refuse_vectors(self, data: Sequence[Path]) -> None:
         """Refuse vectors beside data that is no text collection; what is not there at all is named by its reader."""
         if self.by_vectors and data and data[0].exists():
-            what = f"embed={self.embed!r}" if self.vectors is None else f"vectors={str(self.vectors)!r}"
-            said = f"{what}: vectors belong to a text collection, and {data[0]} is none."
-            raise DataError(said, arguments=("embed",) if self.vectors is None else ("vectors",))
+            option, named = ("vectors", str(self.vectors[0])) if self.vectors else ("embed", self.embed[0])
+            said = f"{option}={named!r}: vectors belong to a text collection, and {data[0]} is none."
+            raise DataError(said, arguments=(option,))
 
 
 class FromText(NamedTuple):
@@ -298,9 +311,10 @@ def _plain_candidates(
 
 def _adaptation(collection: Collection, index: Index, how: Retrieval) -> Adaptation | None:
     """How query vectors learn, where they are to."""
-    if how.adapt == "off" or not how.by_vectors:
+    if not how.by_vectors or (how.adapt == "off" and how.embedders == 1):
         return None
-    kind: Kind = "linear" if how.adapt == "linear" else "by-query" if how.adapt == "by-query" else "auto"
+    kinds: dict[str, Kind] = {"off": "off", "auto": "auto", "linear": "linear", "by-query": "by-query"}
+    kind = kinds[how.adapt]
     return Adaptation(collection, index, kind, how.top, how.vector_top, how.skip_unknown, how.candidates)
 
 
@@ -327,22 +341,24 @@ def retrieval_notes(index: Index, how: Retrieval) -> JsonObject:
         return spoken
     depths: JsonObject = {"top": BOTH if how.top is None else how.top}
     depths |= {"vector_top": BOTH if how.vector_top is None else how.vector_top}
-    known: JsonObject = {**depths, "dimension": vectors.dimension, "embedder": embedder_of(index)}
+    made: list[Json] = [*known_embedders(index.notes)]
+    by: JsonObject = {"embedder": made[0]} if len(made) == 1 else {"embedders": made, "blocks": [*vectors.blocks]}
+    known: JsonObject = {**depths, "dimension": vectors.dimension, **by}
     return {**spoken, "vectors": known if vectors.graph is None else {**known, "search": how.vector_search}}
 
 
 def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None = None) -> Index:
     """The index of a collection's documents, with their vectors where there are some."""
-    given = None if how.vectors is None else read_vectors(how.vectors)  # first: it may be wrong
+    given = [read_vectors(each) for each in how.vectors]  # first: it may be wrong
     with doing("Indexing"):
         index = build_index(collection.documents(), tokeniser or Tokeniser(how.language))
         if collection.fields is not None:
             index = with_fields(index, collection.documents(), collection.fields)
             announce(collection.fields.told())
-    if how.embed is not None:
-        index = with_embedded(index, _embedded(collection), how.embed)
-    elif given is not None:
-        index = with_vectors(index, given, skip_unknown=how.skip_unknown)
+    parts = [with_vectors(index, each, skip_unknown=how.skip_unknown) for each in given]
+    parts += [with_embedded(index, _embedded(collection), each) for each in how.embed]
+    if parts:
+        index = parts[0] if len(parts) == 1 else side_by_side(index, parts)
     made = vectors_of(index)
     if made is not None:
         _hint_at_zeros(made.lengths, "documents")
@@ -372,27 +388,30 @@ def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) ->
     table = collection.queries
     if table is None or not how.by_vectors:
         return collection
-    if how.vectors is None:
+    if not how.vectors:
         return with_query_vectors(collection, index, how.embed)
-    given = read_vectors(how.vectors).queries
-    if given is None:
-        raise DataError(f"{how.vectors}: there are no vectors of queries here. Expected queries.npy and queries.json.")
-    vectors = _query_vectors(given, table, collection)
-    return replace(collection, queries=replace(table, vectors=vectors))
+    found = [_query_vectors(folder, table, collection) for folder in how.vectors]
+    texts, known = table.texts or (None,) * len(table), known_embedders(index.notes)
+    for name, made in zip(how.embed, known[len(found) :], strict=True):
+        record = EmbedderRecord.from_json(made, "The index")
+        found.append(embedded_queries([(find_embedder(name, index), record)], texts))
+    return replace(collection, queries=replace(table, vectors=found[0] if len(found) == 1 else queries_of(found)))
 
 
-def with_query_vectors(collection: Collection, index: Index, embed: str | None = None) -> Collection:
-    """The same collection with its queries embedded by what made the vectors of its index. embed: its name."""
+def with_query_vectors(collection: Collection, index: Index, embed: Sequence[str] = ()) -> Collection:
+    """The same collection with its queries embedded by what made the vectors of its index. embed: names of that."""
     table = collection.queries
     if table is None:
         return collection
-    embedder, record = query_embedder(index, embed)
-    vectors = embedded_queries(embedder, table.texts or (None,) * len(table), record)
+    vectors = embedded_queries(query_embedders(index, embed), table.texts or (None,) * len(table))
     return replace(collection, queries=replace(table, vectors=vectors))
 
 
-def _query_vectors(given: Vectors, table: QueryTable, collection: Collection) -> Floats:
-    """The vectors of a collection's queries; every judged one needs one, the others have zeros."""
+def _query_vectors(folder: Path, table: QueryTable, collection: Collection) -> Floats:
+    """The vectors of a collection's queries in a folder; every judged one needs one, the others have zeros."""
+    given = read_vectors(folder).queries
+    if given is None:
+        raise DataError(f"{folder}: there are no vectors of queries here. Expected queries.npy and queries.json.")
     judged = {each.query for each in collection.judgements}
     places = [place for place, query in enumerate(table.ids) if query in judged]
     found = np.zeros((len(table), given.dimension))

@@ -12,7 +12,7 @@ from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
-from querywise.retrieval.features import TOP, candidates_for
+from querywise.retrieval.features import TOP, candidates_for, moved_by
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import without_vectors
 from querywise.retrieval.scores import BM25, Smoothing
@@ -65,9 +65,8 @@ def answer(
     table = QueryTable(("query",), texts=(text,), vectors=None if vector is None else vector[None, :])
     searched = without_vectors(index) if ranker is None else index
     depth = TOP if ranker is None and top is None else top
-    adapter = adapter_of(ranker)
-    adapted = None if adapter is None or table.vectors is None else adapter.transform(table.vectors)
-    candidates = candidates_for(searched, table, top=depth, vector_top=vector_top, smoothing=smoothing, adapted=adapted)
+    moved = moved_by(adapter_of(ranker), table.vectors)
+    candidates = candidates_for(searched, table, top=depth, vector_top=vector_top, smoothing=smoothing, **moved)
     assert candidates.document_ids is not None
     bm25 = candidates.features[:, candidates.column_of(BM25)]
     scores = bm25 if ranker is None or not len(bm25) else ranker.predict(candidates)

@@ -9,6 +9,7 @@ precision can be wrong by is known, and more documents are looked at until all o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from querywise.data.vectors import Numbers
 from querywise.errors import DataError
 from querywise.retrieval.approximate import Graph
 from querywise.retrieval.bm25 import Found
+from querywise.retrieval.side_by_side import columns_of, documents_of
 from querywise.retrieval.vector_kernels import dot_products, keep_best, nothing_kept
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.threads import in_threads, one_blas_thread
@@ -42,6 +44,8 @@ class VectorIndex:
 
     rows: the row of each document in `values`; None where they are in the same order. lengths: of each document's
     vector. titles: the same of titles, where there are such. graph: what narrows documents down for approximate search.
+    blocks: where vectors of several embedders stand side by side, how many numbers each has (`side_by_side`). Each part
+    has length 1, and so `lengths` are 1; the length of a query's part is that embedder's share, and stays.
     """
 
     values: Numbers
@@ -49,6 +53,14 @@ class VectorIndex:
     rows: Ints | None = None
     titles: VectorIndex | None = None
     graph: Graph | None = None
+    blocks: tuple[int, ...] = ()
+
+    @staticmethod
+    def side_by_side(values: Numbers, blocks: tuple[int, ...]) -> VectorIndex:
+        """The vectors of several embedders, each part brought to length 1."""
+        parts = [np.asarray(values[:, each], dtype=np.float64) for each in columns_of(blocks)]
+        found = documents_of([(each, np.sqrt(np.einsum("ij,ij->i", each, each))) for each in parts])
+        return VectorIndex(found, np.asarray(found.any(axis=1), dtype=np.float64), blocks=blocks)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -61,13 +73,18 @@ class VectorIndex:
     def similarities(self, query: Floats, documents: Ints) -> Floats:
         """The cosine of a query's vector and those of some documents; 0 where one of the two is 0 throughout."""
         found = np.zeros(len(documents))
-        length = float(np.sqrt(query @ query))
+        length = 1.0 if self.blocks else float(np.sqrt(query @ query))
         if length > 0 and len(documents):
             rows = np.ascontiguousarray(self.of(documents), dtype=np.float64)
             dot_products(rows, query / length, found)
             lengths = self.lengths[documents]
             found = np.divide(found, lengths, out=np.zeros(len(found)), where=lengths > 0)
         return found
+
+    @cached_property
+    def by_embedder(self) -> list[tuple[slice, VectorIndex]]:
+        """Where several embedders' vectors stand side by side, the columns of each, and its vectors."""
+        return [(each, VectorIndex(self.values[:, each], self.lengths, self.rows)) for each in columns_of(self.blocks)]
 
     def of(self, documents: Ints | slice) -> Numbers:
         """The vectors of some documents."""
@@ -116,8 +133,7 @@ class VectorIndex:
             )
 
     def _batch(self, queries: Floats, top: int) -> list[Found]:
-        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
-        units = queries / np.where(lengths > 0, lengths, 1.0)[:, None]
+        lengths, units = self._units(queries)
         there, looked = int(np.sum(self.lengths > 0)), top + _MORE
         found = [Found(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
         asked = np.flatnonzero(lengths > 0)
@@ -128,7 +144,8 @@ class VectorIndex:
                 kept = documents[place][documents[place] >= 0]
                 best = self._ordered(units[query], kept, top)
                 # Whatever was left out is at most this similar, but for the error of single precision.
-                ceiling = float(scores[place].min()) + self._error
+                longest = float(lengths[query]) * len(self.blocks) if self.blocks else 1.0
+                ceiling = float(scores[place].min()) + longest * self._error
                 if len(kept) < there and len(best.scores) and best.scores[-1] <= ceiling:
                     unsure.append(query)
                 found[query] = best
@@ -137,14 +154,18 @@ class VectorIndex:
 
     def _approximate_batch(self, queries: Floats, top: int) -> list[Found]:
         assert self.graph is not None, "search has looked at this"
-        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
-        units = queries / np.where(lengths > 0, lengths, 1.0)[:, None]
+        lengths, units = self._units(queries)
         found = [Found(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
         asked = np.flatnonzero(lengths > 0)
         near = self.graph.near(units[asked].astype(np.float32), top)
         for query, documents in zip(asked.tolist(), near, strict=True):
             found[query] = self._ordered(units[query], documents, top)
         return found
+
+    def _units(self, queries: Floats) -> tuple[Floats, Floats]:
+        """The lengths of queries, and the queries of length 1; of several embedders' as they are."""
+        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
+        return lengths, queries if self.blocks else queries / np.where(lengths > 0, lengths, 1.0)[:, None]
 
     @property
     def _error(self) -> float:

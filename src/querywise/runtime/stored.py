@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypeAlias
@@ -357,6 +357,7 @@ ANY_NUMBER = Number(finite=False)  # shown to people, and never computed with
 class QueryAdapter(Protocol):
     """Whatever moves query vectors once it has been fitted, and can be stored: alone, or in a ranker found by them."""
 
+    blocks: Sequence[int] | None
     queries_: Singles
 
     @property
@@ -366,6 +367,10 @@ class QueryAdapter(Protocol):
 
     def transform(self, query_vectors: Floats) -> Floats:
         """The vectors that engines are to be asked for."""
+        ...
+
+    def with_shares(self, query_vectors: Floats) -> Floats:
+        """The same before they are moved, with the shares of several embedders."""
         ...
 
     def said(self) -> str:

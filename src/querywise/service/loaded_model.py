@@ -32,6 +32,8 @@ from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.rankers.neighbors import at_training_queries
 from querywise.retrieval.embedding import EmbedderRecord
+from querywise.retrieval.indexed_vectors import known_embedders
+from querywise.retrieval.side_by_side import queries_of
 from querywise.runtime.arrays import Bools, Floats
 from querywise.service.costs import SLOW_SECONDS, USUAL, Cost
 from querywise.service.documents import Features, check_vectors, distinct_ids, places_of, query_table
@@ -143,8 +145,11 @@ class LoadedModel:
     def _probe(self) -> list[float] | None:
         """The vector of a text, by the embedder of the training queries' vectors; None where none is remembered."""
         known = self.manifest.notes.get("vectors")
-        made = known.get("embedder") if isinstance(known, dict) else None
-        return None if made is None else list(EmbedderRecord.from_json(made, "The model").probe)
+        made = known_embedders(known if isinstance(known, dict) else {})
+        probes = [EmbedderRecord.from_json(each, "The model").probe for each in made if each is not None]
+        if len(probes) < len(made):
+            return None
+        return list(probes[0]) if len(probes) == 1 else queries_of([np.array([each]) for each in probes])[0].tolist()
 
     def _power(self) -> int:
         """With which power of the number of documents the time grows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.contracts.answers import Answer, adapter_of
-from querywise.contracts.protocols import Embedder
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import reciprocal_ranks
 from querywise.data.query_table import QueryTable
@@ -20,10 +20,17 @@ from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
-from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, embedder_name, query_embedder
-from querywise.retrieval.features import BOTH, TOP, Depths, candidates_for, feature_names, trained_depths
+from querywise.retrieval.embedding import (
+    EmbedderRecord,
+    QueryEmbedders,
+    embedded_queries,
+    embedder_names,
+    query_embedders,
+    require_trained,
+)
+from querywise.retrieval.features import BOTH, TOP, Depths, candidates_for, feature_names, moved_by, trained_depths
 from querywise.retrieval.index import Index
-from querywise.retrieval.indexed_vectors import embedder_of, has_vectors, vectors_of
+from querywise.retrieval.indexed_vectors import has_vectors, known_embedders, vectors_of
 from querywise.retrieval.language import require_language
 from querywise.retrieval.scores import BM25
 from querywise.retrieval.search import answer
@@ -56,21 +63,21 @@ class Lookup:
     judged: queries with judged documents.
     known: texts and classes of training queries.
     judged_index: titles and beginnings of the judged queries' documents, where they are not those of `index`.
-    embed: what makes the vectors of queries; None: what made those of the index, if the operator allows it.
+    embed: what makes the vectors of queries; if nothing, what made those of the index, if the operator allows it.
     """
 
     index: Index | None = None
     judged: Judged | None = None
     known: QueryTable | None = None
     judged_index: Index | None = None
-    embed: str | None = None
+    embed: Sequence[str] = ()
 
     def check(self, model: LoadedModel) -> None:
         """Raise an error if the index or the judged queries have other features than the model; then rehearse."""
         count, names = model.manifest.feature_count, model.manifest.feature_names
         if self.index is not None:
             adapter = adapter_of(model.ranker)
-            made = feature_names(self.index, adapted=adapter is not None)
+            made = feature_names(self.index, adapted=adapter is not None and adapter.adapts)
             if len(made) != count or (names is not None and names != made):
                 raise DataError(
                     f"The index gives {len(made)} features ({made[0]} …); the model was trained on {count}"
@@ -101,15 +108,13 @@ class Lookup:
 
         None is started for it.
         """
-        known = model.manifest.notes.get("vectors")
-        trained = known.get("embedder") if isinstance(known, dict) else None
-        made = None if self.index is None else embedder_of(self.index)
-        if self.index is not None and has_vectors(self.index) and (self.embed is not None or made is not None):
-            embedder_name(self.index, self.embed)
-        if trained is not None and made is not None:
-            EmbedderRecord.from_json(trained, "The model").require(
-                EmbedderRecord.from_json(made, "The index"), "the model"
-            )
+        if self.index is None or not has_vectors(self.index):
+            return
+        known, made = model.manifest.notes.get("vectors"), known_embedders(self.index.notes)
+        if self.embed or None not in made:
+            embedder_names(self.index, self.embed)
+        records = [None if each is None else EmbedderRecord.from_json(each, "The index") for each in made]
+        require_trained(known if isinstance(known, dict) else {}, records, "the model")
 
     def candidates(self, query: Query, top: int | None, model: LoadedModel | None = None) -> Candidates:
         """The documents of a judged query, by its id, or what the index finds for a text.
@@ -130,9 +135,8 @@ class Lookup:
         depths = Depths() if model is None else trained_depths(model.manifest.notes)
         words = BOTH if depths.top is None else depths.top
         found = words if top is None else min(top, words)
-        adapter = None if model is None else adapter_of(model.ranker)
-        adapted = None if adapter is None or table.vectors is None else adapter.transform(table.vectors)
-        return candidates_for(self.index, table, top=found, vector_top=depths.vector_top, adapted=adapted)
+        moved = moved_by(None if model is None else adapter_of(model.ranker), table.vectors)
+        return candidates_for(self.index, table, top=found, vector_top=depths.vector_top, **moved)
 
     def size_of(self, query: Query, top: int | None) -> int:
         """About how many documents `candidates` finds: those of a judged query, or as many as are searched for."""
@@ -150,13 +154,12 @@ class Lookup:
         """Whether a query that is searched for has to be embedded; refused where nobody has said by what."""
         needed = query.vector is None and query.text is not None and self.index is not None and has_vectors(self.index)
         if needed and self.index is not None:
-            embedder_name(self.index, self.embed)
+            embedder_names(self.index, self.embed)
         return needed
 
     def embedded(self, text: str) -> list[float]:
         """The vector of a query's text."""
-        embedder, record = self._embedder
-        found: list[float] = embedded_queries(embedder, [text], record)[0].tolist()
+        found: list[float] = embedded_queries(self._embedders, [text])[0].tolist()
         return found
 
     def no_vector(self) -> list[float]:
@@ -165,10 +168,10 @@ class Lookup:
         return [] if vectors is None else [0.0] * vectors.dimension
 
     @cached_property
-    def _embedder(self) -> tuple[Embedder, EmbedderRecord]:
+    def _embedders(self) -> QueryEmbedders:
         """What embeds queries, started when the first one is asked."""
         assert self.index is not None
-        return query_embedder(self.index, self.embed, most=_KEPT)
+        return query_embedders(self.index, self.embed, most=_KEPT)
 
     def found(self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None) -> Found:
         """The documents of one query, best first, with their ranks under the global model and in the first stage too.

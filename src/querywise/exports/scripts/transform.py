@@ -18,14 +18,20 @@ def unit(vectors: Any) -> Any:
 
 def transform(queries: Any, adapter: Mapping[str, Any]) -> Any:
     """Adapted vectors, a row per query: f(q) = q + map · q + the sum of exp(gamma · (cos − 1)) · response."""
-    plain = unit(np.asarray(queries, dtype=np.float64))
+    given = np.asarray(queries, dtype=np.float64)
+    # The vectors of several embedders stand side by side: each part of length 1, times the embedder's share.
+    parts = np.split(given, np.cumsum(adapter["blocks"])[:-1], axis=1)
+    scale = np.sqrt(np.repeat(adapter["shares"], adapter["blocks"])) if len(parts) > 1 else np.ones(given.shape[1])
+    plain = unit((np.hstack([unit(each) for each in parts]) * scale)[:, scale > 0])
     single, moved = plain.astype(np.float32), plain
     if len(adapter["map"]):
         moved = moved + single @ adapter["map"]
     if len(adapter["responses"]):
         near = np.minimum(single @ adapter["landmarks"].T - 1, 0) * np.float32(adapter["gamma"])
         moved = moved + np.exp(near) @ adapter["responses"]
-    return np.where(plain.any(axis=1, keepdims=True), unit(moved.astype(np.float64)), 0.0)
+    found = np.zeros_like(given)
+    found[:, scale > 0] = np.where(plain.any(axis=1, keepdims=True), unit(moved.astype(np.float64)), 0.0)
+    return found * scale
 
 
 if __name__ == "__main__":

@@ -1,0 +1,105 @@
+"""Vectors of several embedders side by side, each embedder with a share in the similarity.
+
+A query is q = (√v₁·q¹, √v₂·q², …) and a document d = (√v₁·d¹, √v₂·d², …), every part of length 1 and the shares v
+adding up to 1, so that similarities add: qᵀd = Σ v_b cos(q^b, d^b). Documents are kept without shares, as (d¹, d², …):
+a query that is asked has each share whole, v_b · q^b, and other shares need no other index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+
+import numpy as np
+
+from querywise.data.vectors import Numbers
+from querywise.runtime.arrays import Floats, Ints, Singles
+
+_STEPS = {2: 10, 3: 5}  # of the grid of shares, by the number of embedders
+_COARSE = 4  # with more of them
+
+
+def unit(vectors: Floats) -> Floats:
+    """The same vectors of length 1; those of zeros stay."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    found: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return found
+
+
+def documents_of(tables: Sequence[tuple[Numbers, Floats]]) -> Singles:
+    """The vectors of documents side by side, each part of length 1; given with their lengths."""
+    parts = [
+        np.asarray(values, dtype=np.float32)
+        * np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)[:, None]
+        for values, lengths in tables
+    ]
+    return np.hstack(parts).astype(np.float32)
+
+
+def queries_of(tables: Sequence[Floats]) -> Floats:
+    """The vectors of queries side by side, each part of length 1."""
+    return np.hstack([unit(each) for each in tables])
+
+
+def columns_of(blocks: Sequence[int]) -> list[slice]:
+    """Where each embedder's numbers are; blocks: how many each has."""
+    ends = np.cumsum([0, *blocks]).tolist()
+    return [slice(first, last) for first, last in pairwise(ends)]
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Between vectors as they come, those that are learned from, and those that documents are searched by.
+
+    blocks: how many numbers each embedder's vectors have; none is one embedder. shares: one each, adding up to 1.
+    """
+
+    blocks: tuple[int, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    def queries(self, table: Floats) -> Floats:
+        """The vectors of queries to learn from, of length 1, of the embedders that have a share."""
+        if not self.blocks:
+            return unit(table)
+        found = queries_of([table[:, each] for each in columns_of(self.blocks)])[:, self._columns]
+        return found if max(self.shares) == 1 else unit(found * self._scale)
+
+    def documents(self, table: Singles) -> Singles:
+        """The vectors of documents to learn from, of those kept side by side."""
+        return np.asarray(table[:, self._columns] * self._scale, dtype=np.float32) if self.blocks else table
+
+    def asked(self, learned: Floats) -> Floats:
+        """The vectors to search documents by, of those that were learned from."""
+        if not self.blocks:
+            return learned
+        found = np.zeros((len(learned), sum(self.blocks)))
+        found[:, self._columns] = learned * self._scale
+        return found
+
+    @cached_property
+    def _columns(self) -> Ints:
+        return np.flatnonzero(np.repeat(self.shares, self.blocks))
+
+    @cached_property
+    def _scale(self) -> Floats:
+        found: Floats = np.sqrt(np.repeat(self.shares, self.blocks))[self._columns]
+        return found
+
+
+def equal_shares(blocks: Sequence[int]) -> tuple[float, ...]:
+    """The same for every embedder."""
+    return tuple(1 / len(blocks) for _ in blocks)
+
+
+def shares_tried(count: int) -> list[tuple[float, ...]]:
+    """A grid of shares that add up to 1; first those of one embedder alone, then the others.
+
+    >>> shares_tried(2)[:4]
+    [(1.0, 0.0), (0.0, 1.0), (0.1, 0.9), (0.2, 0.8)]
+    """
+    steps = _STEPS.get(count, _COARSE)
+    every = [each for each in product(range(steps + 1), repeat=count) if sum(each) == steps]
+    every.sort(key=lambda each: (max(each) < steps, each if max(each) < steps else tuple(-one for one in each)))
+    return [tuple(one / steps for one in each) for each in every]
