@@ -39,6 +39,7 @@ NEAR = 0.03  # how far a number may be from the one shown where trees were grown
         "docs/python.md",
         "docs/text.md",
         "docs/boosts.md",
+        "docs/online.md",
         "docs/fields.md",
         pytest.param("docs/judging.md", marks=pytest.mark.slow),
         pytest.param("docs/lightgbm.md", marks=pytest.mark.slow),

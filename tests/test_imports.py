@@ -25,7 +25,7 @@ LAYERS = [
     ["rankers"],
     ["methods", "evaluation"],
     ["explanations", "clicks"],
-    ["storage", "report", "sklearn"],
+    ["storage", "report", "sklearn", "online"],
     ["exports", "service"],
     ["jobs", "reproduction"],
     ["cli"],

@@ -33,7 +33,7 @@ def functions(text: str, longer_than: int = 0) -> Iterator[tuple[str, int]]:
 
 def test_there_are_about_twenty_rooms() -> None:
     rooms = [path for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
-    assert 15 <= len([room for room in rooms if room.name != "__init__.py"]) <= 23
+    assert 15 <= len([room for room in rooms if room.name != "__init__.py"]) <= 24
 
 
 def test_no_file_is_long() -> None:

@@ -1,0 +1,128 @@
+"""Interleaving: one list drawn from two or more rankings, and which of them is credited for a click.
+
+Team-draft interleaving (Radlinski, Kurup and Joachims, CIKM 2008), and its form for more rankings, team-draft
+multileaving (Schuth et al., CIKM 2014): in every round the rankings pick in random order, each its best document that
+is not in the list yet. Exchanging two rankings mirrors every draw, so of equal rankings neither is favored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from querywise.errors import DataError
+
+DEPTH = 100  # documents that are drawn; those below are in the order of the first ranking
+MOST_RANKINGS = 5
+_MOST_STATES = 1_000  # of a draw, each with its chance
+
+
+class Draw(NamedTuple):
+    """An interleaved list: its documents, and the number of the ranking that is credited for each; None: no ranking."""
+
+    documents: tuple[str, ...]
+    teams: tuple[int | None, ...]
+
+
+def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None = None) -> Draw:
+    """Draw one list from rankings of document ids, best first.
+
+    seed: the same one gives the same list, on any machine. top: how many documents; None: all.
+
+    Once a ranking has no document left, nobody is credited for what follows: the others would have more places.
+
+    >>> interleave([["a", "b", "c"], ["b", "d", "a"]], b"one", 3)
+    Draw(documents=('a', 'b', 'd'), teams=(0, 1, 1))
+    """
+    check_rankings(rankings)
+    most = DEPTH if top is None else min(top, DEPTH)
+    random, used = hashlib.shake_128(seed).digest(4 * (most + 1) * len(rankings)), 0
+    places, every = [0] * len(rankings), range(len(rankings))
+    teams: dict[str, int | None] = {}
+    waiting: list[int] = []
+    credited = True
+    while len(teams) < most:
+        for team in waiting or every:
+            places[team] = _next(rankings[team], places[team], teams.__contains__)
+        if not waiting:
+            waiting = [team for team in every if places[team] < len(rankings[team])]
+            if not waiting:
+                break
+            credited = credited and len(waiting) == len(rankings)
+        team = waiting.pop(int.from_bytes(random[used : used + 4], "big") * len(waiting) >> 32)
+        used += 4
+        if places[team] < len(rankings[team]):  # else it ran out within the round
+            teams[rankings[team][places[team]]] = team if credited else None
+    for ranking in rankings:
+        for document in ranking:
+            if top is not None and len(teams) >= top:
+                break
+            teams.setdefault(document, None)
+    return Draw(tuple(teams), tuple(teams.values()))
+
+
+def check_rankings(rankings: Sequence[Sequence[str]]) -> None:
+    """Refuse what cannot be interleaved: too few or too many rankings, and one that has a document twice."""
+    if not 2 <= len(rankings) <= MOST_RANKINGS:
+        raise DataError(f"{len(rankings)} rankings; expected 2 to {MOST_RANKINGS}.")
+    for number, ranking in enumerate(rankings, start=1):
+        if len(set(ranking)) < len(ranking):
+            twice = Counter(ranking).most_common(1)[0][0]
+            raise DataError(f"Ranking {number} has the document {twice!r} twice. Send each document once.")
+
+
+def propensities(rankings: Sequence[Sequence[str]], documents: Sequence[str]) -> list[float]:
+    """The chance, over all draws, that each of these documents is at its position; NaN below where states are too many.
+
+    What is taken so far is the union of beginnings of the rankings, so that a state is how far each ranking is used up,
+    and who has still to pick in this round.
+
+    >>> propensities([["a", "b"], ["b", "a"]], ["b", "a"])
+    [0.5, 0.5]
+    """
+    ranks = [{document: rank for rank, document in enumerate(ranking)} for ranking in rankings]
+    states = {((0,) * len(rankings), tuple(range(len(rankings)))): 1.0}
+    found: list[float] = []
+    for document in documents:
+        following: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = defaultdict(float)
+        here = 0.0
+        for (places, waiting), chance in states.items():
+            able = [team for team, ranking in enumerate(rankings) if places[team] < len(ranking)]
+            picking = [team for team in waiting if team in able] or able
+            for team in picking:
+                here += chance / len(picking) if rankings[team][places[team]] == document else 0.0
+                moved = [place + (number == team) for number, place in enumerate(places)]
+                settled = _settled(rankings, ranks, moved)
+                following[settled, tuple(each for each in picking if each != team)] += chance / len(picking)
+        found.append(here)
+        states = dict(following)
+        if len(states) > _MOST_STATES:
+            break
+    return [*found, *[math.nan] * (len(documents) - len(found))]
+
+
+def _settled(
+    rankings: Sequence[Sequence[str]], ranks: Sequence[Mapping[str, int]], places: Sequence[int]
+) -> tuple[int, ...]:
+    """How far each ranking is used up where so many of its first, and so those of all others, are in the list."""
+
+    def taken(document: str) -> bool:
+        return any(own.get(document, place) < place for own, place in zip(ranks, places, strict=True))
+
+    return tuple(_next(ranking, place, taken) for ranking, place in zip(rankings, places, strict=True))
+
+
+def _next(ranking: Sequence[str], place: int, taken: Callable[[str], bool]) -> int:
+    """The position of the best document that is not taken, from a position on."""
+    while place < len(ranking) and taken(ranking[place]):
+        place += 1
+    return place
+
+
+def credits_of(teams: Iterable[int | None], rankings: int) -> list[int]:
+    """How many clicked documents each ranking is credited for, from the teams of the documents."""
+    counts = Counter(teams)
+    return [counts[team] for team in range(rankings)]
