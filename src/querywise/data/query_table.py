@@ -265,6 +265,19 @@ def json_line(record: Mapping[str, Json]) -> str:
 
 def read_record(line: str, where: str, *, example: str) -> JsonObject:
     """One line of JSON with an `_id`."""
+    expected = f'an object with an "_id", for example {example}'
+    record = read_object(line, where, expected)
+    if type(record.get("_id")) not in (str, int):
+        raise DataError(f"{where}: expected {expected}.")
+    if not str(record["_id"]).strip():
+        raise DataError(f'{where}: the "_id" is empty.')
+    if not str(record["_id"]).isprintable():
+        raise DataError(f'{where}: the "_id" {record["_id"]!r:.60} has characters in it that cannot be printed.')
+    return record
+
+
+def read_object(line: str, where: str, expected: str) -> JsonObject:
+    """One line of JSON that is an object; `where` and `expected` are for messages."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -273,12 +286,8 @@ def read_record(line: str, where: str, *, example: str) -> JsonObject:
         raise DataError(f"{where}: this holds a number that cannot be read ({error}).") from None
     except RecursionError:
         raise DataError(f"{where}: this JSON is nested too deeply to be a record.") from None
-    if not isinstance(record, dict) or type(record.get("_id")) not in (str, int):
-        raise DataError(f'{where}: expected an object with an "_id", for example {example}.')
-    if not str(record["_id"]).strip():
-        raise DataError(f'{where}: the "_id" is empty.')
-    if not str(record["_id"]).isprintable():
-        raise DataError(f'{where}: the "_id" {record["_id"]!r:.60} has characters in it that cannot be printed.')
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: expected {expected}.")
     return record
 
 

@@ -39,24 +39,24 @@ def records_of(corpus: Path) -> Records:
     elif corpus.suffix in (".csv", ".tsv"):
         yield from _numbered(_cells(corpus), corpus)
     else:
-        yield from json_records(corpus)
+        for where, line in lines_of(corpus):
+            yield where, read_record(line, where, example=EXAMPLE)
 
 
-def json_records(corpus: Path) -> Records:
-    """The records of a file with one JSON object a line."""
+def lines_of(path: Path) -> Iterator[tuple[str, str]]:
+    """The lines of a text file that are not empty, each with its place for messages."""
     try:
-        with corpus.open("rb") as file:
+        with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
                 if raw.strip():
-                    where = f"{corpus}:{number}"
+                    where = f"{path}:{number}"
                     try:
-                        line = raw.decode("utf-8-sig")
+                        yield where, raw.decode("utf-8-sig")
                     except UnicodeDecodeError as error:
                         said = f"{where}: byte {error.start} of the line is not UTF-8 text. Convert the file."
                         raise DataError(said) from None
-                    yield where, read_record(line, where, example=EXAMPLE)
     except OSError as error:
-        raise DataError(f"{corpus}: cannot be read ({error.strerror}).") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
 def given_records(documents: Rows) -> list[tuple[str, JsonObject]]:

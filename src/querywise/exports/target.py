@@ -63,9 +63,10 @@ class StoredModels:
 class Request:
     """An engine's request that fuses runs, with their weights in it.
 
-    form: what the engine fuses runs with. normalisations: its name of each of ours that it has. write: makes the files,
-    that of the request first, from the runs' common weights, the engine's name of the normalisation and the name of the
-    export; see `requests`. meaning: what the weights mean there, for the README. most: how many runs it takes.
+    form: what the engine fuses runs with. normalisations: its name of each of ours that it has, which are those of
+    `data/normalisation.py` (ENGINE_NORMALISATIONS). write: makes the files, that of the request first, from the runs'
+    common weights, the engine's name of the normalisation and the name of the export. meaning: what the weights mean
+    there, for the README. most: how many runs it takes.
     """
 
     form: str

@@ -3,7 +3,8 @@
 A class that can be stored has an attribute `stored`, made by `contents`, with an entry for each value it learns (its
 name ends in an underscore) and for each argument of its constructor whose range the signature does not tell. Entries of
 the classes it extends count too. Sizes have names: the same name is the same number in an object, and a part of an
-object passes on its sizes under the names that the object gives them. `_check_stored(known)` checks values together.
+object passes on its sizes under the names that the object gives them. A value below a size, or that begins at its rows,
+is declared after one that has this size. `_check_stored(known)` checks values together.
 
 >>> class Centroids:
 ...     stored = contents(FITTED, balance=Number(least=0.0), centres_=floats("classes", "features"))
@@ -77,6 +78,8 @@ class Known:
 
     def of(self, size: Size) -> int:
         """A size that is known."""
+        if isinstance(size, str) and size not in self.sizes:
+            raise WrongValueError(f"{self.kind.__name__}.stored declares no value of the size {size!r} before this one")
         return size if isinstance(size, int) else self.sizes[size]
 
     def size_of(self, part: Stored, size: str) -> int:
