@@ -20,7 +20,7 @@ from querywise import LambdaMART, build_index, judged_candidates
 from querywise.clicks.identifiable import what_is_known
 from querywise.clicks.impressions import Impressions
 from querywise.clicks.judgments import Judgments, choose_model, judge
-from querywise.clicks.models import LEAST, fit_model, fit_models
+from querywise.clicks.models import LEAST
 from querywise.clicks.quality import compare_models
 from querywise.clicks.readers import read_clicks
 from querywise.data.collections import Collection, Document, read_collection
@@ -237,8 +237,7 @@ def arm(world: World, eta: float, sessions: int, value: Callable[[Floats], Float
     """NDCG@10 of every query by every method, learned from the same clicks."""
     pages = drawn(world, eta, sessions)
     log = logged(world, pages)
-    pbm = fit_model(log, "pbm")
-    known = what_is_known(log, pbm)
+    known = what_is_known(log)
     found: dict[str, Floats] = {}
     test = world.test.candidates
     qualities = compare_models(log, ("pbm", "ubm"))
@@ -252,8 +251,7 @@ def arm(world: World, eta: float, sessions: int, value: Callable[[Floats], Float
     print(f"  eta {eta:g}, {sessions} sessions: {chosen}; {known.reason[:60]}…", flush=True)
     found["lightgbm position"] = value(_lightgbm(world, pages))
     found["xgboost unbiased"] = value(_xgboost(world, pages))
-    theta = fit_models(log, ("pbm",))["pbm"].theta
-    for name, examined in (("ranksvm naive", np.ones_like(theta)), ("ranksvm propensity", theta)):
+    for name, examined in (("ranksvm naive", np.ones_like(known.theta)), ("ranksvm propensity", known.theta)):
         found[name] = value(RankSVM(l2=0.1).fit(by_click(world, pages, examined)).predict(test))
     return found
 

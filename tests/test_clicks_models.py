@@ -51,7 +51,7 @@ def test_chances_given_clicks_are_those_of_whole_pages(name: str, tmp_path: Path
 def test_examination_is_found_again(tmp_path: Path) -> None:
     log = made_log(tmp_path, made_pages(queries=40, pages=150, swaps=0.8, eta=1.0))
     model = fit_model(log, "pbm")
-    error = what_is_known(log, model).error
+    error = what_is_known(log).error
     assert error[1:].max() < 0.15
     assert (np.abs(np.log(model.theta[1:] / theta_of(1.0, 5))) <= 4 * error).all()
 

@@ -455,7 +455,7 @@ def test_without_pyarrow_the_message_says_what_to_install() -> None:
         "except ValueError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install 'querywise[cluster]'" in done.stdout
+    assert "pip install 'querywise[parquet]'" in done.stdout
 
 
 LOG = {

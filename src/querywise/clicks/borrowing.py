@@ -2,7 +2,7 @@
 
 α₀(q, d) = (r μ + λ Σ_q' s(q, q') c(q', d)) / (r + λ Σ_q' s(q, q') e(q', d)): clicks c and examinations e of the same
 document under the ten queries most alike, by words or by the documents that were clicked for both; μ and r are mean and
-strength of the prior of all. λ and the kind of likeness are chosen on a part of the earlier pages, and tested on the
+strength of its prior otherwise. λ and the kind of likeness are chosen on a part of the earlier pages, and tested on the
 later ones.
 """
 
@@ -82,10 +82,9 @@ def _tested(earlier: Impressions, kind: str, share: float, plain: Floats, ours: 
     return Borrowing(kind, share, whole.difference, whole.p, tuple(bands))
 
 
-def borrowed(log: Impressions, model: str, how: Borrowing) -> Floats:
-    """The mean of the prior of every pair of a log, in the order of their keys."""
-    fitted = fit_model(log, "document-ctr" if model == "propensity" else model)
-    return _priors(log, fitted, alike(log, how.kind), how.share, fitted.keys)
+def borrowed(log: Impressions, fitted: ClickModel, how: Borrowing, means: Floats) -> Floats:
+    """The mean of the prior of every pair of a log. means: without borrowing."""
+    return _priors(log, fitted, alike(log, how.kind), how.share, fitted.keys, means)
 
 
 def _likelihoods(
@@ -99,7 +98,7 @@ def _likelihoods(
     strength, found = fitted.prior.a + fitted.prior.b, []
     owner, known = later.query[later.page_of_row], {kind: alike(log, kind) for kind in {kind for kind, _ in options}}
     for kind, share in options:
-        prior = _priors(log, fitted, known[kind], share, keys)
+        prior = _priors(log, fitted, known[kind], share, keys, np.full(len(keys), fitted.prior.mean))
         alpha = (strength * prior + clicks) / (strength + exposure)
         chance = np.clip(replace(fitted, keys=keys, alpha=alpha).chances(later).given, LEAST, 1 - LEAST)
         told = np.log(np.where(later.clicked, chance, 1 - chance))
@@ -109,13 +108,13 @@ def _likelihoods(
     return found
 
 
-def _priors(log: Impressions, fitted: ClickModel, like: csr_array, share: float, keys: Ints) -> Floats:
-    """α₀ of pairs."""
-    mean, strength = fitted.prior.mean, fitted.prior.a + fitted.prior.b
+def _priors(log: Impressions, fitted: ClickModel, like: csr_array, share: float, keys: Ints, means: Floats) -> Floats:
+    """α₀ of pairs. means: μ of each."""
     if not share:
-        return np.full(len(keys), mean)
+        return means
+    strength = fitted.prior.a + fitted.prior.b
     clicks, exposure = (_of_neighbors(log, fitted.keys, each, like, keys) for each in (fitted.clicks, fitted.exposure))
-    found: Floats = (strength * mean + share * clicks) / (strength + share * np.maximum(exposure, clicks))
+    found: Floats = (strength * means + share * clicks) / (strength + share * np.maximum(exposure, clicks))
     return found
 
 

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from querywise.clicks.cells import information_of, position_cells
 from querywise.clicks.impressions import Impressions
-from querywise.clicks.models import ClickModel, position_rates
+from querywise.clicks.models import exchanged, position_rates
 from querywise.runtime.arrays import Floats, Ints
 
 _WORST = 0.5  # standard error of log θ: a factor of 1.65
@@ -36,9 +36,10 @@ class Knowledge(NamedTuple):
     """What a log can tell of position bias.
 
     known: whether judgments can be freed of it. reason: why, in a sentence or two. positions: those that were shown.
-    component: the number of each one's component. error: the standard error of log θ, against the anchor; infinite
-    without a path. covariance: of log θ, by position from 0. swaps: as informative as so many clicks on exchanged
-    documents. plan: shuffled pages for an error of 10 %.
+    component: the number of each one's component. theta: examination by position from 0, as exchanged documents tell
+    it; 1 at the anchor. error: the standard error of log θ at the positions shown; infinite without a path to the
+    anchor. covariance: of log θ, by position from 0. swaps: as informative as so many clicks on exchanged documents.
+    plan: shuffled pages for an error of 10 %.
     """
 
     known: bool
@@ -46,22 +47,24 @@ class Knowledge(NamedTuple):
     anchor: int
     positions: Ints
     component: Ints
+    theta: Floats
     error: Floats
     covariance: Floats
     swaps: Floats
     plan: tuple[Swap, ...]
 
 
-def what_is_known(log: Impressions, pbm: ClickModel | None) -> Knowledge:
-    """Look at the positions of every pair. pbm: the fitted position-based model, of a log with positions."""
+def what_is_known(log: Impressions) -> Knowledge:
+    """Look at the positions of every pair."""
     none = np.zeros(0)
-    if not log.has_positions or pbm is None:
+    if not log.has_positions:
         why = "The log has no positions, so nothing can be said of position bias."
-        return Knowledge(False, why, 0, none.astype(np.int64), none.astype(np.int64), none, none, none, ())
+        return Knowledge(False, why, 0, none.astype(np.int64), none.astype(np.int64), none, none, none, none, ())
     shown = np.bincount(log.position)
     positions = np.flatnonzero(shown)
-    information = information_of(position_cells(log, np.searchsorted(pbm.keys, log.keys).astype(np.int32)), pbm.theta)
-    anchor = int(np.argmax(pbm.theta))
+    cells = position_cells(log, np.unique(log.keys, return_inverse=True)[1].astype(np.int32))
+    anchor, theta = exchanged(log, cells)
+    information = information_of(cells, theta)
     component = connected_components(csr_array(information != 0), directed=False)[1].astype(np.int64)
     covariance = _inverse(information, component, anchor)
     error = np.where(component == component[anchor], np.sqrt(np.maximum(np.diag(covariance), 0)), np.inf)
@@ -70,9 +73,8 @@ def what_is_known(log: Impressions, pbm: ClickModel | None) -> Knowledge:
     plan = traffic_plan(log)
     good = float(shown[error <= _WORST].sum() / shown.sum())
     known, why = _verdict(log, component[positions], good, error[positions])
-    return Knowledge(
-        known, why, anchor, positions, component[positions], error[positions], covariance, swaps[positions], plan
-    )
+    seen = component[positions], theta, error[positions]
+    return Knowledge(known, why, anchor, positions, *seen, covariance, swaps[positions], plan)
 
 
 def _inverse(information: Floats, component: Ints, anchor: int) -> Floats:

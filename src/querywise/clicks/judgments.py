@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.clicks import kernels
-from querywise.clicks.cells import browsing_cells, position_cells, summed
+from querywise.clicks.borrowing import Borrowing, borrowed
+from querywise.clicks.cells import browsing_cells, exchanged_theta, position_cells, summed
 from querywise.clicks.identifiable import Knowledge
 from querywise.clicks.impressions import Codes, Impressions
 from querywise.clicks.models import (
+    ADDED,
     EXAMINED,
     ClickModel,
     Prior,
     fit_model,
     fitted_prior,
+    fitted_strength,
     position_rates,
     require_model,
 )
@@ -27,6 +31,7 @@ GRADES = 4  # the highest
 _POINTS = 96  # of a posterior's grid
 _TOP = 0.99  # quantile of the gains that is worth the highest grade
 _POSITIONED = ("position-ctr",)
+_LEAST = 1e-4  # mean of a prior, and as far below 1
 
 
 class Judgments(NamedTuple):
@@ -91,45 +96,80 @@ def choose_model(known: Knowledge, likelihoods: dict[str, float], named: str | N
     return max(EXAMINED, key=lambda name: likelihoods.get(name, -np.inf))
 
 
-def judge(log: Impressions, model: str, known: Knowledge, alpha: Floats | None = None) -> Judgments:
-    """Judge every pair of a log by a model. alpha: the mean of every pair's own prior; None: that of all."""
+def judge(log: Impressions, model: str, known: Knowledge, borrowing: Borrowing | None = None) -> Judgments:
+    """Judge every pair of a log by a model. borrowing: how rare queries borrow; None: they do not."""
     naive = fit_model(log, "document-ctr")
     keys = naive.keys
     pair = np.searchsorted(keys, log.keys).astype(np.int32)
-    impressions = np.bincount(pair, minlength=len(keys))
-    worst = _pessimistic(log, pair, naive.clicks) if log.has_positions else naive.alpha
-    if model == "document-ctr" and alpha is None:
-        fitted = naive
-        gain, error = _beta(naive.prior, naive.clicks, naive.exposure)
-    elif model == "propensity":
-        assert log.propensity is not None
-        exposure = np.maximum(summed(pair, log.propensity, len(keys)), naive.clicks)
-        fitted = naive
-        gain, error = _beta(fitted_prior(naive.clicks, exposure), naive.clicks, exposure)
-    else:
-        fitted = fit_model(log, model)
-        gain, error = posterior(log, fitted, known, alpha)
+    fitted, means = _fitted(log, model, naive, pair, known)
+    if borrowing is not None:
+        means = borrowed(log, fitted, borrowing, means)
+    gain, error = posterior(log, fitted, known, means)
     return Judgments(
         model,
         model in (*EXAMINED, "propensity"),
         keys // len(log.documents),
         keys % len(log.documents),
-        impressions,
+        np.bincount(pair, minlength=len(keys)),
         naive.clicks.astype(np.int64),
         gain,
         error,
         naive.alpha,
-        worst,
+        _pessimistic(log, pair, naive.clicks) if log.has_positions else naive.alpha,
         fitted.prior,
     )
 
 
-def posterior(
-    log: Impressions, fitted: ClickModel, known: Knowledge, alpha: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of every pair's attractiveness; of PBM and UBM with the error of θ."""
+def _fitted(
+    log: Impressions, model: str, naive: ClickModel, pair: Codes, known: Knowledge
+) -> tuple[ClickModel, Floats]:
+    """The model that judges, and the mean of every pair's prior."""
+    if model in EXAMINED:
+        return debiased(log, model, naive, pair, known)
+    if model == "propensity":
+        assert log.propensity is not None
+        exposure = np.maximum(summed(pair, log.propensity, len(naive.keys)), naive.clicks)
+        fitted = replace(naive, name=model, exposure=exposure, prior=fitted_prior(naive.clicks, exposure))
+    else:
+        fitted = naive if model == "document-ctr" else fit_model(log, model)
+    return fitted, np.full(len(fitted.keys), fitted.prior.mean)
+
+
+def debiased(
+    log: Impressions, model: str, naive: ClickModel, pair: Codes, known: Knowledge
+) -> tuple[ClickModel, Floats]:
+    """PBM or UBM with examination as exchanged documents alone tell it, and the mean of every pair's prior.
+
+    One prior for all pairs would do harm twice: documents at the top are the better ones, so EM takes some of the fall
+    of their relevance for one of examination; and of documents far down, which few examined, it would make average
+    ones. Here a pair's prior has the mean of μ_p = clicks / Σ θ at the positions where it was shown.
+    """
+    count, places = len(naive.keys), len(known.theta)
+    if model == "pbm":
+        cells, theta, place = position_cells(log, pair), known.theta, np.arange(places)
+    else:
+        cells, place = browsing_cells(log, pair), np.repeat(np.arange(places), places)
+        theta = exchanged_theta(cells, np.repeat(known.theta, places), known.anchor * places)
+    exposed = cells.shown * theta[cells.slot]
+    at, mean = place[cells.slot], naive.clicks.sum() / exposed.sum()
+    rates = (summed(at, cells.clicks, places) + ADDED * mean) / (summed(at, exposed, places) + ADDED)
+    means = summed(cells.pair, cells.shown * np.clip(rates, _LEAST, 1 - _LEAST)[at], count)
+    means /= summed(cells.pair, cells.shown, count)
+    exposure = np.maximum(summed(cells.pair, exposed, count), naive.clicks)
+    strength, middle = fitted_strength(naive.clicks, exposure, means), float(means.mean())
+    prior = Prior(strength * middle, strength * (1 - middle))
+    alpha = (strength * means + naive.clicks) / (strength + exposure)
+    theta = theta if model == "pbm" else theta.reshape(places, places)
+    return replace(naive, name=model, alpha=alpha, prior=prior, exposure=exposure, theta=theta), means
+
+
+def posterior(log: Impressions, fitted: ClickModel, known: Knowledge, means: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of every pair's attractiveness; of PBM and UBM with the error of θ.
+
+    means: of every pair's prior.
+    """
     strength, count = fitted.prior.a + fitted.prior.b, len(fitted.keys)
-    mean = np.full(count, fitted.prior.mean) if alpha is None else np.clip(alpha, 1e-4, 1 - 1e-4)
+    mean = np.clip(means, _LEAST, 1 - _LEAST)
     a, b = strength * mean, strength * (1 - mean)
     if fitted.name == "coec":  # as attractiveness: 1 is that of the mean
         error = np.sqrt(fitted.clicks + fitted.prior.a) / (fitted.exposure + fitted.prior.a)

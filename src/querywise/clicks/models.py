@@ -34,7 +34,8 @@ STEPS, TOLERANCE = 100, 1e-4  # of EM: at most so many steps, until no examinati
 _PRIOR_AT = (3, 10)  # steps after which the prior is fitted anew
 _STRENGTHS = np.geomspace(0.1, 1_000, 41)
 _STRONG = 50.0
-_ADDED = 10  # impressions at every position
+_LEVELS = 200  # of the means of priors
+ADDED = 10  # impressions at every position
 MODELS = ("position-ctr", "document-ctr", "coec", "pbm", "ubm", "cascade", "dcm", "sdbn", "dbn")
 NEED_PAGES = ("ubm", "cascade", "dcm", "sdbn", "dbn")
 EXAMINED = ("pbm", "ubm")  # models of examination by position, which debias
@@ -64,18 +65,27 @@ def fitted_prior(clicks: Floats, exposure: Floats) -> Prior:
     used = exposure > 0
     if not used.any():
         return _EVEN
+    mean = min(max(float(clicks[used].sum() / np.maximum(exposure, clicks)[used].sum()), 1e-4), 1 - 1e-4)
+    best = fitted_strength(clicks, exposure, np.full(len(clicks), mean))
+    return Prior(mean * best, (1 - mean) * best)
+
+
+def fitted_strength(clicks: Floats, exposure: Floats, mean: Floats) -> float:
+    """The strength a + b of Beta priors with these means, one for each pair, as in `fitted_prior`."""
+    used = exposure > 0
     won, out_of = clicks[used], np.maximum(exposure, clicks)[used]
-    mean = min(max(float(won.sum() / out_of.sum()), 1e-4), 1 - 1e-4)
     digits = 10.0 ** (1 - np.floor(np.log10(out_of)))  # two are enough, and make few distinct numbers of many
-    coded, counts = np.unique(won + 1j * np.round(out_of * digits) / digits, return_counts=True)
-    won, out_of = coded.real, np.maximum(coded.imag, coded.real)
+    level = np.round(mean[used] * _LEVELS)
+    coded, first, counts = np.unique(
+        won * (_LEVELS + 1) + level + 1j * np.round(out_of * digits) / digits, return_index=True, return_counts=True
+    )
+    won, out_of, center = won[first], np.maximum(coded.imag, won[first]), mean[used][first]
 
     def likelihood(strength: float) -> float:
-        a, b = mean * strength, (1 - mean) * strength
+        a, b = center * strength, (1 - center) * strength
         return float(((betaln(a + won, b + out_of - won) - betaln(a, b)) * counts).sum()) - strength / _STRONG
 
-    best = float(max(_STRENGTHS, key=likelihood))
-    return Prior(mean * best, (1 - mean) * best)
+    return float(max(_STRENGTHS, key=likelihood))
 
 
 class Chances(NamedTuple):
@@ -188,7 +198,7 @@ def position_rates(log: Impressions) -> Floats:
     """The click rate at every position, ten impressions at the rate of all added; entry 0 is not used."""
     shown = np.bincount(log.position, minlength=log.positions + 1)
     clicks = np.bincount(log.position[log.clicked], minlength=log.positions + 1)
-    found: Floats = (clicks + _ADDED * clicks.sum() / shown.sum()) / (shown + _ADDED)
+    found: Floats = (clicks + ADDED * clicks.sum() / shown.sum()) / (shown + ADDED)
     return found
 
 
@@ -224,20 +234,20 @@ def _coec(data: _Data, prior: Prior | None) -> ClickModel:
 
 def _pbm(data: _Data, prior: Prior | None) -> ClickModel:
     cells = position_cells(data.log, data.pair)
-    anchor, theta = _started(data, cells)
+    anchor, theta = exchanged(data.log, cells)
     return _examination("pbm", data, cells, prior, anchor, theta)
 
 
-def _started(data: _Data, cells: Cells) -> tuple[int, Floats]:
-    """The position that is clicked most, and examination at the others by exchanged documents."""
-    rates = np.where(np.bincount(data.log.position) > 0, np.maximum(position_rates(data.log), LEAST), 0.0)
+def exchanged(log: Impressions, cells: Cells) -> tuple[int, Floats]:
+    """The position that is clicked most, and examination at the others by exchanged documents. cells: by position."""
+    rates = np.where(np.bincount(log.position) > 0, np.maximum(position_rates(log), LEAST), 0.0)
     anchor = int(np.argmax(rates))
     return anchor, exchanged_theta(cells, rates / rates[anchor], anchor)
 
 
 def _ubm(data: _Data, prior: Prior | None) -> ClickModel:
     side = data.log.positions + 1
-    theta = np.repeat(_started(data, position_cells(data.log, data.pair))[1], side)
+    theta = np.repeat(exchanged(data.log, position_cells(data.log, data.pair))[1], side)
     made = _examination("ubm", data, browsing_cells(data.log, data.pair), prior, -1, theta)
     return _with(made, theta=made.theta.reshape(side, side))
 

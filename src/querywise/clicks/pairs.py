@@ -13,7 +13,6 @@ import numpy as np
 
 from querywise.clicks.identifiable import Knowledge
 from querywise.clicks.impressions import Impressions
-from querywise.clicks.models import ClickModel
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 
@@ -33,16 +32,12 @@ class Preferences(NamedTuple):
     clipped: float
 
 
-def preferences(log: Impressions, known: Knowledge, pbm: ClickModel | None) -> Preferences:
+def preferences(log: Impressions, known: Knowledge) -> Preferences:
     """The preferences of a log whose position bias is known, or that has propensities."""
-    if log.propensity is None and (not known.known or pbm is None):
+    if log.propensity is None and not known.known:
         raise DataError(f"Pairs by inverse propensity need to know examination. {known.reason}", arguments=("pairs",))
     clicked = np.flatnonzero(log.clicked)
-    if log.propensity is not None:
-        inverse = 1 / log.propensity[clicked]
-    else:
-        assert pbm is not None
-        inverse = 1 / pbm.theta[log.position[clicked]]
+    inverse = 1 / (known.theta[log.position] if log.propensity is None else log.propensity)[clicked]
     clipped = float(np.quantile(inverse, QUANTILE))
     found: dict[tuple[int, int, bytes], float] = {}
     for row, page, weight in zip(clicked.tolist(), log.page_of_row[clicked].tolist(), inverse.tolist(), strict=True):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from querywise.clicks.borrowing import Borrowing, borrowed, tested_borrowing
+from querywise.clicks.borrowing import Borrowing, tested_borrowing
 from querywise.clicks.folder import Written, documents_beside, human_grades, write_folder
 from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import MOST_POSITIONS, Bots, Impressions
 from querywise.clicks.judgments import Judgments, choose_model, judge
-from querywise.clicks.models import ClickModel, fit_model, require_model, usable_models
+from querywise.clicks.models import require_model, usable_models
 from querywise.clicks.pairs import preferences
 from querywise.clicks.quality import Quality, compare_models
 from querywise.clicks.readers import CLICKS, read_clicks
@@ -52,7 +52,6 @@ class Found:
     log: Impressions
     bots: Bots
     qualities: dict[str, Quality]
-    pbm: ClickModel | None
     known: Knowledge
     judgments: Judgments
     borrowing: Borrowing | None
@@ -70,8 +69,7 @@ def learn(source: str, asked: Asked) -> Found:
     _require_clicks(log)
     names = usable_models(log)
     qualities = compare_models(log, names) if len(log) >= _FEWEST else {}
-    pbm = fit_model(log, "pbm") if log.has_positions else None
-    known = what_is_known(log, pbm)
+    known = what_is_known(log)
     likelihoods = {name: each.likelihood for name, each in qualities.items()}
     model = choose_model(known, likelihoods, asked.model, given=log.propensity is not None)
     if model not in names and model != "propensity":
@@ -81,9 +79,8 @@ def learn(source: str, asked: Asked) -> Found:
     if asked.borrow != "off" and len(log) >= _FEWEST:
         borrowing = tested_borrowing(log, model)
     use = borrowing is not None and (asked.borrow == "on" or borrowing.helps)
-    alpha = borrowed(log, model, borrowing) if use and borrowing is not None else None
-    found = judge(log, model, known, alpha)
-    return Found(log, bots, qualities, pbm, known, found, borrowing, sentences(log, bots, asked))
+    found = judge(log, model, known, borrowing if use else None)
+    return Found(log, bots, qualities, known, found, borrowing, sentences(log, bots, asked))
 
 
 def write(
@@ -99,8 +96,8 @@ def write(
     """Write the judgments, with what they belong to and with a page."""
     beside = documents_beside(collection, features)
     human = human_grades(found.log, found.judgments, beside)
-    page = page_of(found.log, found.qualities, found.known, found.pbm, found.judgments, found.told, source, human)
-    pairs = preferences(found.log, found.known, found.pbm) if asked.pairs else None
+    page = page_of(found.log, found.qualities, found.known, found.judgments, found.told, source, human)
+    pairs = preferences(found.log, found.known) if asked.pairs else None
     notes = _manifest(found, asked)
     if pairs is not None:
         if beside.candidates is None:

@@ -64,7 +64,8 @@ _USEARCH = _package("usearch")
 _SERVED = ("fastapi", "httptools", "msgspec", "uvicorn", "uvloop")
 PARTS: dict[str, Part] = {
     "serve": Part("a model behind HTTP", tuple(map(_package, _SERVED)), "pip install 'querywise[serve]'"),
-    "cluster": Part("Parquet, shards and Ray clusters", (_ARROW, _package("ray")), "pip install 'querywise[cluster]'"),
+    "parquet": Part("Parquet files and shards", (_ARROW,), "pip install 'querywise[parquet]'"),
+    "cluster": Part("Ray clusters", (_ARROW, _package("ray")), "pip install 'querywise[cluster]'"),
     "static": Part(
         "vectors of texts by a table of tokens",
         (_package("tokenizers"), _package("wordllama")),

@@ -11,7 +11,7 @@ import numpy as np
 from querywise.clicks.identifiable import Knowledge
 from querywise.clicks.impressions import Impressions
 from querywise.clicks.judgments import Judgments
-from querywise.clicks.models import ClickModel, position_rates
+from querywise.clicks.models import position_rates
 from querywise.clicks.quality import Quality
 from querywise.report.charts import Chart, Mark, Row, line_chart, row_chart
 from querywise.runtime.arrays import Ints
@@ -23,7 +23,6 @@ def page_of(
     log: Impressions,
     qualities: Mapping[str, Quality],
     known: Knowledge,
-    pbm: ClickModel | None,
     found: Judgments,
     told: Sequence[str],
     source: str,
@@ -40,7 +39,7 @@ def page_of(
         f"<h1>Judgments from clicks: {escape(source)}</h1>",
         *(f"<p>{escape(each)}</p>" for each in told),
         f"<h2>What the log can tell</h2><p>{escape(known.reason)}</p>",
-        *_positions(log, known, pbm),
+        *_positions(log, known),
         *_models(qualities),
         *_judgments(log, found),
         *_disagreements(log, found, human),
@@ -53,8 +52,8 @@ def _figure(chart: Chart, said: str) -> str:
     return f"<figure>{chart.html()}<figcaption>{escape(said)}</figcaption></figure>"
 
 
-def _positions(log: Impressions, known: Knowledge, pbm: ClickModel | None) -> list[str]:
-    if pbm is None or not len(known.positions):
+def _positions(log: Impressions, known: Knowledge) -> list[str]:
+    if not len(known.positions):
         return []
     rates = position_rates(log)
     seen = known.positions.tolist()
@@ -64,11 +63,11 @@ def _positions(log: Impressions, known: Knowledge, pbm: ClickModel | None) -> li
     if known.known and len(seen) > 1:
         rows = []
         for place, error in zip(seen, known.error.tolist(), strict=True):
-            theta = float(pbm.theta[place])
+            theta = float(known.theta[place])
             low, high = theta * np.exp(-1.96 * error), theta * np.exp(1.96 * error)
             told = f"position {place}: {theta:.3f}, 95 % interval {low:.3f} to {high:.3f}"
             rows.append(Row(f"{place}", [Mark(theta, 0, told)], (float(low), float(high))))
-        said = f"Examination by position, relative to position {known.anchor}, with 95 % intervals (PBM)"
+        said = f"Examination by position, relative to position {known.anchor}, with 95 % intervals"
         found.append(_figure(row_chart(rows, label="examination", said=said), said))
     elif known.plan:
         total = sum(each.pages for each in known.plan)

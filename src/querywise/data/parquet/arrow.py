@@ -202,7 +202,7 @@ def arrow() -> tuple[ModuleType, ModuleType]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise DataError("Parquet needs pyarrow, which is not installed: pip install 'querywise[cluster]'") from None
+        raise DataError("Parquet needs pyarrow, which is not installed: pip install 'querywise[parquet]'") from None
     return pyarrow, pyarrow.parquet
 
 
