@@ -12,7 +12,8 @@ from pathlib import Path
 
 from benchmarks.results import Result, above, alone
 from benchmarks.timing import process_seconds, seconds
-from querywise import make_judged, write_letor
+from querywise import make_judged
+from querywise.data.letor import write_letor
 
 _INSTALLATIONS = 3
 

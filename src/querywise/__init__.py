@@ -35,7 +35,6 @@ Names are resolved when first used, so that importing querywise costs next to no
 from __future__ import annotations
 
 import importlib
-import warnings
 from types import FunctionType
 
 _HOMES = {
@@ -96,65 +95,6 @@ _HOMES = {
     "why": "querywise.explanations.explain",
 }
 
-# At the top in earlier versions: these go on working in this one, with a hint that names the module.
-_MOVED = {
-    "AdaRank": "querywise.learners.classic.adarank",
-    "Clusters": "querywise.locality.groupings",
-    "Collection": "querywise.data.collections",
-    "Columns": "querywise.locality.views.columns",
-    "Divergence": "querywise.locality.views.divergence",
-    "Document": "querywise.data.collections",
-    "Evaluation": "querywise.evaluation.evaluate",
-    "Everyone": "querywise.locality.neighborhoods",
-    "GradientView": "querywise.locality.views.learned",
-    "Index": "querywise.retrieval.index",
-    "Judgements": "querywise.data.judgements",
-    "KernelRidge": "querywise.learners.regression",
-    "LearnedMetric": "querywise.locality.views.learned",
-    "ListNet": "querywise.learners.classic.listnet",
-    "MultipleHyperplanes": "querywise.learners.classic.hyperplanes",
-    "NearbyBlend": "querywise.rankers.blend",
-    "Nearest": "querywise.locality.neighborhoods",
-    "OneFeature": "querywise.rankers.single",
-    "QueryContext": "querywise.learners.trees.context",
-    "QueryNormalised": "querywise.rankers.wrappers",
-    "Radius": "querywise.locality.neighborhoods",
-    "RankBoost": "querywise.learners.classic.rankboost",
-    "RayCluster": "querywise.runtime.ray",
-    "RelevantClusters": "querywise.locality.groupings",
-    "SideBySide": "querywise.locality.views.columns",
-    "SignalView": "querywise.locality.views.columns",
-    "TopMean": "querywise.locality.views.topmean",
-    "TreeRegression": "querywise.learners.trees.boosting",
-    "TwoModels": "querywise.locality.views.topmean",
-    "VectorView": "querywise.locality.views.columns",
-    "Weights": "querywise.rankers.weights.fusion",
-    "candidates_for": "querywise.retrieval.features",
-    "evaluate_run": "querywise.evaluation.evaluate",
-    "export_hybrid": "querywise.exports.writing",
-    "load_index": "querywise.retrieval.index",
-    "read_grades": "querywise.data.judgements",
-    "read_parquet": "querywise.data.parquet.tables",
-    "read_queries": "querywise.data.query_table",
-    "read_run": "querywise.data.runs",
-    "read_scores": "querywise.measures.score_files",
-    "read_vectors": "querywise.data.vectors",
-    "route": "querywise.exports.routing",
-    "save_index": "querywise.retrieval.index",
-    "search": "querywise.retrieval.bm25",
-    "signals": "querywise.retrieval.signals",
-    "split_queries": "querywise.data.folds",
-    "stdlib_collection": "querywise.retrieval.stdlib",
-    "with_usearch": "querywise.retrieval.indexed_vectors",
-    "with_vectors": "querywise.retrieval.indexed_vectors",
-    "write_collection": "querywise.data.collections",
-    "write_letor": "querywise.data.letor",
-    "write_parts": "querywise.data.folds",
-    "write_run": "querywise.measures.score_files",
-    "write_scores": "querywise.measures.score_files",
-    "write_shards": "querywise.data.parquet.writing",
-}
-
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
@@ -163,19 +103,10 @@ def __getattr__(name: str) -> type | FunctionType | str:
         from importlib.metadata import version
 
         return version("querywise")
-    if name in _MOVED:
-        found = _resolved(name, _MOVED[name])
-        hint = f"querywise.{name} will be gone in the next version: from {_MOVED[name]} import {name}"
-        warnings.warn(hint, DeprecationWarning, stacklevel=2)
-        return found
     if name not in _HOMES:
         raise AttributeError(f"module 'querywise' has no attribute {name!r}")
-    globals()[name] = value = _resolved(name, _HOMES[name])
-    return value
-
-
-def _resolved(name: str, home: str) -> type | FunctionType:
-    value: type | FunctionType = getattr(importlib.import_module(home), name)
+    value: type | FunctionType = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
     return value
 
 
