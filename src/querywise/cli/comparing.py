@@ -214,6 +214,7 @@ def reproduce(
     queries: options.Queries = None,
     vectors: options.VectorFolder = None,
     embed: options.EmbedderName = None,
+    candidates: options.CandidatesFrom = "found",
     quiet: options.Quiet = False,
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
@@ -242,6 +243,7 @@ def reproduce(
         ("--also", also, f"there is no table of several sets of {what}", [*several]),
         ("--vectors", vectors, f"{what} takes no vectors", _OF_VECTORS),
         ("--embed", embed, f"{what} takes no vectors", _OF_VECTORS),
+        ("--candidates", candidates != "found", f"{what} ranks what is found", ["vectors"]),
     ):
         if given and what not in allowed:
             raise DataError(f"{option}: {lacking}. Leave {option} out, or name {' or '.join(allowed)}.")
@@ -250,7 +252,8 @@ def reproduce(
         return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed)))
 
     def by_vectors() -> tuple[Folds, Adaptation | None]:
-        return folds_from_text(data, one_embedder(retrieval_from(vectors, embed, adapt="auto")), queries)
+        how = retrieval_from(vectors, embed, adapt="auto", candidates=candidates)
+        return folds_from_text(data, one_embedder(how), queries)
 
     with shown(quiet=quiet), without_hints():
         if also:

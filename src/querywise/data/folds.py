@@ -104,6 +104,10 @@ class Folds:
     def __iter__(self) -> Iterator[Fold]:
         return (self[number] for number in range(len(self)))
 
+    def first(self, count: int) -> Folds:
+        """The first of these folds."""
+        return Folds(self._makers[:count], after=self._after)
+
     def map(self, change: Callable[[Fold], Fold]) -> Folds:
         """The same folds, each changed before anything is learned from its training part."""
         return Folds([partial(_changed, make, change) for make in self._makers], self._parts, self._after)

@@ -2,22 +2,26 @@
 
 Rows of vectors alone are measured on their own lists, the best 100: as they are, and moved by linear maps as LlamaIndex
 and RAGLite make them, by our linear map, by the training queries near each, and as `auto` chooses. The other rows rank
-what BM25 or the vectors find, the best 50 of each, once by vectors as they are and once by `auto`. In each fold, all of
-them learn from its training part alone. Trees average five seeds, or one where there are more than 1,000 queries.
+what BM25 or the vectors find, the best 50 of each, once by vectors as they are and once by `auto`. Where candidates are
+the judged documents, all rows rank these. In each fold, everything learns from its training part alone. Trees average
+five seeds. Where there are more than 1,000 queries it is one seed and the first two of the five folds, with at most
+1,200 training queries.
 
-Learning curves of vectors alone begin at 30 training queries.
+Learning curves of vectors alone, by `auto`, begin at 30 training queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.data.folds import Folds
+from querywise.data.folds import Fold, Folds
 from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
@@ -29,22 +33,28 @@ from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.hybrid import seeds_for
+from querywise.reproduction.hybrid import MANY_QUERIES, seeds_for
 from querywise.reproduction.linear_maps import LlamaIndexMap, RagliteMap
 from querywise.reproduction.papers import line_figure, write_findings
 from querywise.retrieval.adapted_vectors import AdaptedVectors
-from querywise.retrieval.adapting import Adaptation
+from querywise.retrieval.adapting import Adaptation, taught_by
+from querywise.retrieval.features import JUDGED
 from querywise.retrieval.judged_vectors import Given
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject
 
-MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10", "recall@100": "recall@100"}
+RECALL = "recall@100"
+MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10", RECALL: RECALL}
 PLAIN, LINEAR, BY_QUERY, AUTO = "plain", "linear", "by query", "auto"
+CANDIDATES = "candidates"
 _TOP = 100  # documents of a list of vectors alone
-_RANKED = ("rrf", "weights", "single", "lambdamart", RECOMMENDED)
+_RANKED = ("rrf", "weights", RECOMMENDED)
+_FEWER_FOLDS, _MOST = 2, 1_200  # of sets with many queries: folds, and training queries of each
+_Rows: TypeAlias = Mapping[str, tuple[Evaluation, Evaluation]]  # by vectors as they are, and by adapted ones
 _Tests: TypeAlias = Mapping[tuple[str, str], Corrected]  # by measure and row
+_Mover: TypeAlias = Callable[[Fold], Callable[[Floats], Floats]]  # what a fold's training part teaches
 
 
 class Moving(Protocol):
@@ -62,7 +72,6 @@ class Moving(Protocol):
 LEARNING: Mapping[str, Callable[[], Moving]] = {
     LINEAR: lambda: AdaptedVectors("linear", gate=False),
     BY_QUERY: lambda: AdaptedVectors("by-query", gate=False),
-    AUTO: AdaptedVectors,
 }
 OTHERS: Mapping[str, Callable[[], Moving]] = {
     "LlamaIndex, 4 epochs at 2e-5": lambda: LlamaIndexMap(4, 2e-5),
@@ -83,58 +92,91 @@ def reproduce(folds: Folds, adaptation: Adaptation | None, out: Path) -> Path:
             arguments=("vectors", "embed"),
         )
     make_folder(out)
-    curves = _curves(folds, adaptation)
-    alone = {**curves.evaluations[curves.sizes[-1]]}
-    alone |= {name: _alone(folds, adaptation, made) for name, made in track(OTHERS.items(), "Linear maps")}
     bag = seeds_for(len(folds.whole()))
-    before, after = (_compared(each, bag) for each in (folds, folds.learning(adaptation.fold)))
-    rows = {f"vectors, {name}": (alone[PLAIN], alone[name]) for name in (*OTHERS, *LEARNING)}
+    if len(folds.whole()) > MANY_QUERIES:
+        folds = folds.first(_FEWER_FOLDS).map(_of_most)
+    learned = folds.learning(adaptation.fold)
+    alone = _Alone(folds, adaptation)
+    curves = _curves(alone, learned)
+    plain, auto = (curves.evaluations[curves.sizes[-1]][name] for name in (PLAIN, AUTO))
+    made = {name: alone.by(alone.taught(each)) for name, each in track({**OTHERS, **LEARNING}.items(), "Alone")}
+    before, after = (_compared(each, bag) for each in (folds, learned))
+    rows = {f"vectors, {name}": (plain, each) for name, each in {**made, AUTO: auto}.items()}
+    rows |= {CANDIDATES: (before.evaluations["rrf"], after.evaluations["rrf"])}
     rows |= {name: (before.evaluations[name], after.evaluations[name]) for name in _RANKED}
     tests = corrected(
         {
             (measure, said): paired_t_test(adapted[measure], plain[measure])
             for said, (plain, adapted) in rows.items()
-            for measure in MEASURES
-            if said not in _RANKED or measure != "recall@100"  # candidates are the same for all of them
+            for measure in alone.measures
+            if (measure == RECALL) == (said == CANDIDATES) or said.startswith("vectors")
         }
     )
     caption = (
-        f"{len(before.judged)} test queries, flavour {before.flavour}; p: paired t-test of adapted against plain, "
-        f"Holm's correction for all {len(tests)} tests of this table; trees of {bag} seed{'' if bag == 1 else 's'}."
+        f"{len(before.judged)} test queries of {len(folds)} folds, {curves.all_queries()} training queries in each, "
+        f"flavour {before.flavour}; p: paired t-test of adapted against plain, Holm's correction for all {len(tests)} "
+        f"tests of this table; trees of {bag} seed{'' if bag == 1 else 's'}. In each fold, auto: "
+        + "; ".join(dict.fromkeys(each.adapter.how() for fold in learned if (each := taught_by(fold))))
+        + "."
     )
-    numbers = _numbers(rows, tests) | {"curves": curves.as_json(), "seeds": bag}
+    numbers: JsonObject = {"rows": _numbers(rows, tests), "curves": curves.as_json(), "seeds": bag}
     numbers |= {"ranked": {"plain": before.as_json(), "adapted": after.as_json()}}
     _draw(curves, out)
-    return write_findings(out, numbers, [_table(rows, tests, caption), *(_by_size(curves, each) for each in MEASURES)])
+    sizes = [_by_size(curves, each) for each in alone.measures]
+    return write_findings(out, numbers, [_table(rows, tests, alone.measures, caption), *sizes])
 
 
-def _alone(
-    folds: Folds, adaptation: Adaptation, made: Callable[[], Moving] | None, size: int | None = None
-) -> Evaluation:
-    """Vectors alone on their own lists, moved by what learned from so many training queries of each fold."""
-    lists: dict[str, dict[str, float]] = {}
-    for known in folds:
-        fold = known if size is None or size >= len(known.train) else cut(known, size)
-        if made is None:
-            lists |= adaptation.list_of(fold.test, np.asarray, top=_TOP)
-            continue
-        given, groups = adaptation.given(fold.train), np.asarray(fold.train.groups, dtype=np.int64)
-        lists |= adaptation.list_of(fold.test, made().fit(*given, groups=groups).transform, top=_TOP)
-    every = adaptation.collection.grades()
-    grades = {query: every.get(query, {}) for query in folds.whole().query_ids}
-    return evaluate_run(Run("vectors", lists), grades, measures=tuple(MEASURES))
+def _of_most(fold: Fold) -> Fold:
+    return cut(fold, _MOST) if len(fold.train) > _MOST else fold
 
 
-def _curves(folds: Folds, adaptation: Adaptation) -> LearningCurves:
-    """Vectors alone with 30 training queries, twice as many and so on, up to all."""
-    counts = folds.sizes()
+@dataclass(frozen=True, eq=False)
+class _Alone:
+    """Vectors alone on their own lists."""
+
+    folds: Folds
+    adaptation: Adaptation
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Of judged candidates all are in the list: nothing to recall."""
+        return tuple(each for each in MEASURES if each != RECALL or self.adaptation.candidates != JUDGED)
+
+    def by(self, mover: _Mover, folds: Folds | None = None) -> Evaluation:
+        """The lists of all test queries, measured; their vectors moved by what their fold teaches."""
+        lists: dict[str, dict[str, float]] = {}
+        for fold in folds or self.folds:
+            lists |= self.adaptation.list_of(fold.test, mover(fold), top=_TOP)
+        every = self.adaptation.collection.grades()
+        return evaluate_run(Run("vectors", lists), {each: every[each] for each in lists}, measures=self.measures)
+
+    def taught(self, made: Callable[[], Moving]) -> _Mover:
+        """What learns from the training part of a fold."""
+
+        def mover(fold: Fold) -> Callable[[Floats], Floats]:
+            groups = np.asarray(fold.train.groups, dtype=np.int64)
+            return made().fit(*self.adaptation.given(fold.train), groups=groups).transform
+
+        return mover
+
+
+def _curves(alone: _Alone, learned: Folds) -> LearningCurves:
+    """Vectors alone with 30 training queries, four times as many and so on, up to all."""
+    counts = alone.folds.sizes()
     sizes = sizes_up_to(min(counts))
-    plain = _alone(folds, adaptation, None)
+    plain = alone.by(lambda fold: np.asarray)
     found: dict[int, dict[str, Evaluation]] = {}
-    for size in track(sizes, "Learning curves"):
-        part = None if size == sizes[-1] else size
-        found[size] = {PLAIN: plain} | {name: _alone(folds, adaptation, made, part) for name, made in LEARNING.items()}
-    return LearningCurves(found, PLAIN, tuple(MEASURES), plain.flavour, tuple(counts), given=(PLAIN,))
+    for size in track(sizes[:-1:2], "Learning curves"):
+        part = alone.folds.map(partial(cut, size=size))
+        found[size] = {PLAIN: plain, AUTO: alone.by(alone.taught(AdaptedVectors), part)}
+    found[sizes[-1]] = {PLAIN: plain, AUTO: alone.by(_by_adapter, learned)}
+    return LearningCurves(found, PLAIN, alone.measures, plain.flavour, tuple(counts), given=(PLAIN,))
+
+
+def _by_adapter(fold: Fold) -> Callable[[Floats], Floats]:
+    """What `auto` learned of the fold."""
+    taught = taught_by(fold)
+    return np.asarray if taught is None else taught.adapter.transform
 
 
 def _compared(folds: Folds, bag: int) -> Compared:
@@ -143,24 +185,19 @@ def _compared(folds: Folds, bag: int) -> Compared:
 
 def _fit(name: str, bag: int) -> Fit:
     method = METHODS[name]
-    seeds = {"bag": bag} if "bag" in method.settings else {}
-    return TunedFit(method.build, {} if name == "lambdamart" else method.grid_on, fixed=seeds)
+    return TunedFit(method.build, method.grid_on, fixed={"bag": bag} if "bag" in method.settings else {})
 
 
-def _numbers(rows: Mapping[str, tuple[Evaluation, Evaluation]], tests: _Tests) -> JsonObject:
+def _numbers(rows: _Rows, tests: _Tests) -> JsonObject:
     """Means and tests of every row."""
     return {
-        "rows": {
-            said: {
-                measure: {"plain": float(plain[measure].mean()), "adapted": float(adapted[measure].mean())}
-                for measure in MEASURES
-            }
-            for said, (plain, adapted) in rows.items()
-        },
-        "p_holm": {
-            measure: {said: found.p_holm for (own, said), found in tests.items() if own == measure}
+        said: {
+            measure: {"plain": float(plain[measure].mean()), "adapted": float(adapted[measure].mean())}
+            | {"p_holm": tests[measure, said].p_holm, "p": tests[measure, said].found.p}
             for measure in MEASURES
-        },
+            if (measure, said) in tests
+        }
+        for said, (plain, adapted) in rows.items()
     }
 
 
@@ -176,16 +213,17 @@ def _draw(curves: LearningCurves, out: Path) -> None:
     )
 
 
-def _table(rows: Mapping[str, tuple[Evaluation, Evaluation]], tests: _Tests, caption: str) -> Table:
+def _table(rows: _Rows, tests: _Tests, measures: Sequence[str], caption: str) -> Table:
     columns = [Column("ranking")]
-    for heading in MEASURES.values():
-        columns += [Column(f"{heading}, plain", "value"), Column("adapted", "value"), Column("p (Holm)", "p")]
+    for measure in measures:
+        columns += [Column(f"{MEASURES[measure]}, plain", "value"), Column("adapted", "value"), Column("p (Holm)", "p")]
     cells: list[tuple[Cell, ...]] = []
     for said, (plain, adapted) in rows.items():
         row: list[Cell] = [said]
-        for measure in MEASURES:
+        for measure in measures:
             test = tests.get((measure, said))
-            row += [float(plain[measure].mean()), float(adapted[measure].mean()), None if test is None else test.p_holm]
+            means = (float(plain[measure].mean()), float(adapted[measure].mean()))
+            row += (None, None, None) if test is None else (*means, test.p_holm)
         cells.append(tuple(row))
     return Table(tuple(columns), tuple(cells), caption)
 
@@ -193,14 +231,11 @@ def _table(rows: Mapping[str, tuple[Evaluation, Evaluation]], tests: _Tests, cap
 def _by_size(curves: LearningCurves, measure: str) -> Table:
     """One measure of the learning curves, tested at every size."""
     tested = curves.against_baseline(measure)
-    columns = [Column("training queries", "count"), Column(PLAIN, "value")]
-    for name in LEARNING:
-        columns += [Column(name, "value"), Column("p (Holm)", "p")]
-    rows: list[tuple[Cell, ...]] = []
-    for size in curves.sizes:
-        row: list[Cell] = [size, curves.mean(size, PLAIN, measure)]
-        for name in LEARNING:
-            row += [curves.mean(size, name, measure), tested[size, name].p_holm]
-        rows.append(tuple(row))
+    columns = [Column("training queries", "count"), Column(PLAIN, "value"), Column(AUTO, "value")]
+    columns.append(Column("p (Holm)", "p"))
+    rows: list[tuple[Cell, ...]] = [
+        (size, *(curves.mean(size, name, measure) for name in (PLAIN, AUTO)), tested[size, AUTO].p_holm)
+        for size in curves.sizes
+    ]
     said = f"Vectors alone, {MEASURES[measure]} by number of training queries; {curves.how()}."
     return Table(tuple(columns), tuple(rows), said)

@@ -19,7 +19,8 @@ from querywise.data.judged import Judged
 from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
-from querywise.retrieval.features import ADAPTED, FOUND, Moved, judged_candidates, moved_by
+from querywise.retrieval.bm25 import Found
+from querywise.retrieval.features import ADAPTED, FOUND, JUDGED, Moved, judged_candidates, moved_by
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.retrieval.lists import VECTORS
@@ -111,11 +112,19 @@ class Adaptation:
         return self._vectors(train), vectors, self._gains(train.query_ids)
 
     def list_of(self, part: Judged, moved: Callable[[Floats], Floats], *, top: int) -> dict[str, dict[str, float]]:
-        """Every query's best documents of the whole collection by its vector, moved in some way."""
+        """Every query's best documents by its vector, moved in some way: of all, or of those that are candidates."""
         queries, vectors, _ = self.given(part)
+        asked = moved(queries)
+        if self.candidates == JUDGED:
+            grades = self.collection.grades()
+            known = [[self.index.place_of(document) for document in grades[query]] for query in part.query_ids]
+            places = [np.array([each for each in own if each is not None], dtype=np.int64) for own in known]
+            found = [Found(own, vectors.similarities(query, own)) for query, own in zip(asked, places, strict=True)]
+        else:
+            found = vectors.search(asked, top=top)
         return {
-            query: {self.index.document_ids[each]: float(score) for each, score in zip(*found, strict=True)}
-            for query, found in zip(part.query_ids, vectors.search(moved(queries), top=top), strict=True)
+            query: {self.index.document_ids[each]: float(score) for each, score in zip(*own, strict=True)}
+            for query, own in zip(part.query_ids, found, strict=True)
         }
 
     def found_by(self, part: Judged, adapter: AdaptedVectors) -> Judged:

@@ -63,33 +63,39 @@ class Solution(NamedTuple):
 class Basis:
     """B with K = BBᵀ: the training queries in coordinates in which the penalty is a plain square.
 
-    values: B, training queries × coordinates. linear_part: how many of the first coordinates are √linear · q;
-    exponential_part: what turns the exponential kernel between a query and the landmarks into its other coordinates.
+    values: B, training queries × coordinates. linear_part: what turns a query into the first coordinates, of which
+    there are no more than training queries; exponential_part: what turns the exponential kernel between a query and the
+    landmarks into the others.
     """
 
-    kernel: Kernel
     values: Floats
-    linear_part: int
+    linear_part: Floats | None
     exponential_part: Floats | None
 
     @staticmethod
     def of(kernel: Kernel, queries: Floats, landmarks: Floats) -> Basis:
         """The basis of the training queries; of the exponential the part that the landmarks span (Nyström)."""
-        parts = [np.sqrt(kernel.linear) * queries] if kernel.linear else []
-        if kernel.gamma is None:
-            return Basis(kernel, parts[0], queries.shape[1], None)
-        values, vectors = np.linalg.eigh(kernel.exponential(landmarks, landmarks))
-        kept = values > _RANK * values[-1]
-        turned = vectors[:, kept] / np.sqrt(values[kept])
-        parts.append(kernel.exponential(queries, landmarks) @ turned)
-        return Basis(kernel, np.hstack(parts), queries.shape[1] if kernel.linear else 0, turned)
+        parts: list[Floats] = []
+        linear = exponential = None
+        if kernel.linear:
+            count, dimension = queries.shape
+            turned = np.eye(dimension) if count >= dimension else np.linalg.svd(queries, full_matrices=False)[2].T
+            linear = np.sqrt(kernel.linear) * turned
+            parts.append(queries @ linear)
+        if kernel.gamma is not None:
+            values, vectors = np.linalg.eigh(kernel.exponential(landmarks, landmarks))
+            kept = values > _RANK * values[-1]
+            exponential = vectors[:, kept] / np.sqrt(values[kept])
+            parts.append(kernel.exponential(queries, landmarks) @ exponential)
+        return Basis(np.hstack(parts), linear, exponential)
 
     def response(self, coordinates: Floats) -> tuple[Floats | None, Floats | None]:
         """What is added to a query: qᵀ times the first, and its kernel with the landmarks times the second."""
-        linear = np.sqrt(self.kernel.linear) * coordinates[: self.linear_part] if self.linear_part else None
-        if self.exponential_part is None:
-            return linear, None
-        return linear, self.exponential_part @ coordinates[self.linear_part :]
+        linear, exponential, first = self.linear_part, self.exponential_part, 0
+        if linear is not None:
+            first = linear.shape[1]
+            linear = linear @ coordinates[:first]
+        return linear, None if exponential is None else exponential @ coordinates[first:]
 
 
 @dataclass(frozen=True, eq=False)
