@@ -216,8 +216,9 @@ def test_the_service_searches_by_adapted_vectors(tmp_path: Path, world: tuple[Co
 def test_a_linear_map_of_another_library_brings_queries_nearer_to_their_answers(
     world: tuple[Collection, Index, Judged], theirs: LinearMap
 ) -> None:
-    queries, documents, gains = adaptation(world).given(world[2])
-    moved = theirs.fit(queries, documents, gains).transform(queries)
+    given, documents, gains = adaptation(world).given(world[2])
+    queries = np.asarray(given.values, dtype=np.float64)
+    moved = theirs.fit(given, documents, gains).transform(queries)
     every = np.asarray(documents.of(np.arange(len(documents))), dtype=np.float64)
     before, after = ((unit(each) @ every.T * gains.toarray()).sum() for each in (queries, moved))
     assert after > before
@@ -270,6 +271,12 @@ def test_the_service_gives_the_vector_to_search_an_engine_by(
     moved = asyncio.run(ask("model", {"query": {"vector": own.tolist()}})).json()
     assert moved["adapted"] is True
     assert np.array_equal(moved["vector"], adapter.transform(own))
+    assert moved["shift"] is None
+    told = asyncio.run(ask("model", {"query": {"vector": own.tolist()}, "explain": True})).json()["shift"]
+    assert [each["query"]["id"] for each in told["pulls"][:3]] == [
+        each.query for each in adapter.explain(own).pulls[:3]
+    ]
+    assert {each["query"]["id"] for each in told["pulls"]} <= set(judged.query_ids)
     for dtype in ("float64", "float32"):
         table = asyncio.run(ask("model", {"query": {"vector": own.tolist()}, "dtype": dtype})).json()["vector"]
         assert (table["dtype"], table["shape"]) == (dtype, [1, DIMENSION])

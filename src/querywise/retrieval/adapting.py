@@ -17,6 +17,7 @@ from querywise.data.collections import Collection
 from querywise.data.folds import Fold
 from querywise.data.judged import Judged
 from querywise.data.run_columns import Run
+from querywise.data.vectors import Vectors, as_vectors
 from querywise.errors import DataError
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 from querywise.retrieval.bm25 import Found
@@ -101,20 +102,17 @@ class Adaptation:
         adapter = AdaptedVectors(self.kind, gate=self.kind == "auto", blocks=documents.blocks or None)
         adapted = adapter.fit_transform(queries, documents, gains, groups=np.asarray(train.groups, dtype=np.int64))
         announce(adapter.said())
-        moved = moved_by(adapter, queries)
+        moved = moved_by(adapter, self._vectors(train))
         return Adapted(self._found(train, moved | {"adapted": adapted if adapter.adapts else None}), adapter)
 
-    def given(self, train: Judged) -> tuple[Floats, VectorIndex, csr_array]:
+    def given(self, train: Judged) -> tuple[Vectors, VectorIndex, csr_array]:
         """What an adapter learns from: the vectors of queries and documents, and the gains between them."""
-        vectors = vectors_of(self.index)
-        if vectors is None:
-            raise DataError("Query vectors can only be adapted where documents have vectors.", arguments=("adapt",))
-        return self._vectors(train), vectors, self._gains(train.query_ids)
+        queries = as_vectors(train.query_ids, self._vectors(train), where="the vectors of queries", what="query")
+        return queries, self._documents, self._gains(train.query_ids)
 
     def list_of(self, part: Judged, moved: Callable[[Floats], Floats], *, top: int) -> dict[str, dict[str, float]]:
         """Every query's best documents by its vector, moved in some way: of all, or of those that are candidates."""
-        queries, vectors, _ = self.given(part)
-        asked = moved(queries)
+        vectors, asked = self._documents, moved(self._vectors(part))
         if self.candidates == JUDGED:
             grades = self.collection.grades()
             known = [[self.index.place_of(document) for document in grades[query]] for query in part.query_ids]
@@ -152,6 +150,13 @@ class Adaptation:
                 **moved,
             )
         return replace(found, losses=part.losses)
+
+    @property
+    def _documents(self) -> VectorIndex:
+        vectors = vectors_of(self.index)
+        if vectors is None:
+            raise DataError("Query vectors can only be adapted where documents have vectors.", arguments=("adapt",))
+        return vectors
 
     def _vectors(self, part: Judged) -> Floats:
         table = part.candidates.queries

@@ -20,6 +20,7 @@ from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
+from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.embedding import (
     EmbedderRecord,
     QueryEmbedders,
@@ -40,10 +41,19 @@ from querywise.service.documents import decoded
 from querywise.service.judging import id_of_text, plain
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.responses import RequestDataError
-from querywise.service.schema import FoundDocument, KnownQuery, Query, RunWeight
+from querywise.service.schema import (
+    FoundDocument,
+    KnownQuery,
+    Query,
+    QueryPull,
+    RunWeight,
+    ShiftedDocument,
+    VectorShift,
+)
 
 _KEPT = 10_000  # vectors of queries, in memory: anybody may send any number of texts
 _SHOWN = 12  # neighbours, models and features of an explanation that the page shows
+_FIRST, _DEEP = 10, 100  # documents of a list by vectors: those that may be gained or lost, and those that have a rank
 FUSED = "fused"
 
 
@@ -211,6 +221,29 @@ class Lookup:
         shown = replace(found, neighbours=near, departures=departures, models=models)
         counts = {name: len(getattr(found, name)) for name in ("neighbours", "departures", "models")}
         return {**as_dict(shown), "counts": counts}, [self.query(each.query_id) for each in near]
+
+    def shift(self, adapter: AdaptedVectors, vector: Floats) -> VectorShift:
+        """Which training queries move a query's vector, and which documents that brings among the first, and takes."""
+        found = adapter.explain(vector, show=_SHOWN)
+        pulls = [QueryPull(self.query(each.query), each.similarity, each.share) for each in found.pulls]
+        vectors = None if self.index is None else vectors_of(self.index)
+        if self.index is None or vectors is None:
+            return VectorShift(found.cosine, pulls, [], [])
+        asked = np.array([adapter.transform(vector), adapter.with_shares(vector)])
+        after, before = (each.documents.tolist() for each in vectors.search(asked, top=_DEEP))
+        documents = {
+            place: ShiftedDocument(
+                self.index.document_ids[place],
+                self.index.titles[place] or self.index.document_ids[place],
+                *(own.index(place) + 1 if place in own else None for own in (after, before)),
+            )
+            for place in (*after[:_FIRST], *before[:_FIRST])
+        }
+        gained, lost = (
+            [documents[each] for each in own[:_FIRST] if each not in other[:_FIRST]]
+            for own, other in ((after, before), (before, after))
+        )
+        return VectorShift(found.cosine, pulls, gained, lost)
 
     def query(self, query_id: str) -> KnownQuery:
         """The text and class of a query, if they are known."""

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 
 from querywise.contracts.answers import adapter_of
 from querywise.explanations.explain import as_dict, depends_on_query
+from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.descriptions import descriptions
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import checkpoint
@@ -308,13 +309,16 @@ class LookupRoutes(_Routes):
             raise ApiError(422, "no_vector", said, "query.vector")
         adapter = adapter_of(model.ranker)
 
-        def job() -> list[float] | schema.Numbers:
+        def job() -> schema.VectorResponse:
             own = np.array(decoded(query.vector or []))
             found = own if adapter is None else adapter.transform(own)
-            return found.tolist() if asked.dtype is None else packed(found, asked.dtype)
+            vector = found.tolist() if asked.dtype is None else packed(found, asked.dtype)
+            shift = None
+            if asked.explain and isinstance(adapter, AdaptedVectors):
+                shift = service.lookup.shift(adapter, own)
+            return schema.VectorResponse(vector, adapter is not None, model.version, shift)
 
-        vector = await service.threads.run(job, request)
-        return json_response(schema.VectorResponse(vector, adapter is not None, model.version))
+        return json_response(await service.threads.run(job, request))
 
     def _judging(self, qid: str | None, q: str | None, documents: list[schema.FoundDocument]) -> schema.Judging | None:
         """The grades that the documents were given on the page, where they can be given any."""

@@ -146,21 +146,57 @@ class WeightsRequest(Struct, forbid_unknown_fields=True):
 
 
 class VectorRequest(Struct, forbid_unknown_fields=True):
-    """One query, by its text or by its own vector. `dtype`: answer with the vector as bytes in base64, of that type."""
+    """One query, by its text or by its own vector. `dtype`: answer with the vector as bytes in base64, of that type.
+
+    `explain`: tell which judged queries moved it, and what that changed.
+    """
 
     query: Query
     dtype: Literal["float64", "float32"] | None = None
+    explain: bool = False
 
 
 class VectorResponse(Struct):
     """The vector to search by: the query's own, or where `adapted`, what the model makes of it.
 
-    Numbers, or where a `dtype` was asked for a table of one row.
+    Numbers, or where a `dtype` was asked for a table of one row. `shift`: where `explain` asked for it, and a vector is
+    adapted.
     """
 
     vector: list[float] | Numbers
     adapted: bool
     model: str
+    shift: VectorShift | None = None
+
+
+class VectorShift(Struct):
+    """How a query's vector was moved. `cosine`: between the vector before and after. `pulls`: the largest share first.
+
+    `gained`: documents among the ten most similar to the adapted vector, and not to the query's own; `lost`: the other
+    way round. Of the whole index, whatever the model ranks.
+    """
+
+    cosine: float
+    pulls: list[QueryPull]
+    gained: list[ShiftedDocument]
+    lost: list[ShiftedDocument]
+
+
+class QueryPull(Struct):
+    """A training query that moved another: how similar they are, and its share of the shift; below 0 it held back."""
+
+    query: KnownQuery
+    similarity: float
+    share: float
+
+
+class ShiftedDocument(Struct):
+    """A document with its rank by the adapted vector, and by the query's own; None is beyond the first hundred."""
+
+    id: str
+    title: str
+    rank: int | None
+    rank_plain: int | None
 
 
 class RouteRequest(Struct, forbid_unknown_fields=True):

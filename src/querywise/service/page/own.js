@@ -37,7 +37,7 @@ function origin({ is_global: common, neighbours, models, counts, note }) {
   return state.model.ranker === "QueryClasses" ? "It is answered by the model of its class." : "The weights are fitted to this query’s documents.";
 }
 
-function panel(id, title, about, ...content) {
+export function panel(id, title, about, ...content) {
   at(id).hidden = content.length === 0;
   at(id).replaceChildren(make("h3", { id: `${id}-title`, text: title }), make("p", { class: "about", text: about }), ...content);
 }
@@ -51,15 +51,17 @@ function showNeighbours({ neighbours, counts }) {
     make("ol", { class: "neighbours" }, ...neighbours.map((each, place) => neighbour(each, state.found.neighbours[place], most))));
 }
 
-export function neighbour({ query_id: id, distance, pull }, known, most) {
-  const words = known.text || `Query ${id}`;
+export function neighbour({ distance, pull }, known, most) {
+  return teacher(known, [["distance ", number(distance)], ["pull ", number(pull, { sign: true, percent: true })]], pull, most);
+}
+
+/** A training query, facts about it, and a bar of how much it pulled. */
+export function teacher(known, facts, pull, most) {
+  const words = known.text || `Query ${known.id}`;
   const title = state.model.searches && known.text ? make("a", { href: address({ q: known.text }), text: words }) : make("span", { text: words });
   return make("li", {},
     make("p", { class: "head" }, title, kind(known)),
-    make("p", { class: "facts" },
-      make("code", { text: id }),
-      make("span", {}, "distance ", number(distance)),
-      make("span", {}, "pull ", number(pull, { sign: true, percent: true }))),
+    make("p", { class: "facts" }, make("code", { text: known.id }), ...facts.map((each) => make("span", {}, ...each))),
     bars(bar(pull, most, pull < 0 ? "against" : "here")));
 }
 

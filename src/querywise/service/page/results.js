@@ -5,6 +5,7 @@ import { before, inOther, NOTHING, RUN_FEATURE, showBeside } from "./beside.js";
 import { stop } from "./columns.js";
 import { listed } from "./documents.js";
 import { at, counted, kind, make, named } from "./elements.js";
+import { showMoved } from "./moved.js";
 import { showOwn } from "./own.js";
 import { SHOWN, shownDocuments, state } from "./state.js";
 import { showStanding, showSteps } from "./steps.js";
@@ -20,11 +21,14 @@ export async function search() {
   waiting();
   const found = await ask("search", `/v1/search?${new URLSearchParams({ ...asked, show })}`);
   state.found = found;
+  at("moved").hidden = true;
   if (found.judging) found.judging.grades = new Map(Object.entries(found.judging.grades));
   if (asked.qid !== undefined) at("box").value = found.query.text ?? found.query.id;
   document.title = `${named(found.query)} – querywise`;
-  if (found.documents.length) showResults();
-  else {
+  if (found.documents.length) {
+    showResults();
+    showMoved();
+  } else {
     at("nothing-title").textContent = `Nothing found for “${named(found.query)}”`;
     view("nothing");
     say("Nothing found.");
