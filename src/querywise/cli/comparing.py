@@ -233,16 +233,15 @@ def reproduce(
     }
     others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid, "vectors": adapted}
     known = papers | {"from-text": fromtext.reproduce} | {name: each.reproduce for name, each in others.items()}
+    several = {"peers": peers.every, "curves": curves.every}
     if what not in known:
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
     quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
-    several = {"peers": peers.every, "curves": curves.every}
     for option, given, lacking, allowed in (
         ("--quick", quick, f"there is no quick run of {what}", quickly),
         ("--rankers", rankers is not None, f"{what} takes no rankers", ["hoi2008"]),
         ("--also", also, f"there is no table of several sets of {what}", [*several]),
-        ("--vectors", vectors, f"{what} takes no vectors", _OF_VECTORS),
-        ("--embed", embed, f"{what} takes no vectors", _OF_VECTORS),
+        ("--vectors" if vectors else "--embed", vectors or embed, f"{what} takes no vectors", _OF_VECTORS),
         ("--candidates", candidates != "found", f"{what} ranks what is found", ["vectors"]),
     ):
         if given and what not in allowed:
@@ -252,13 +251,12 @@ def reproduce(
         return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed)))
 
     def by_vectors() -> tuple[Folds, Adaptation | None]:
-        how = retrieval_from(vectors, embed, adapt="auto", candidates=candidates)
-        return folds_from_text(data, one_embedder(how), queries)
+        how = one_embedder(retrieval_from(vectors, embed, adapt="auto", candidates=candidates))
+        return folds_from_text(data, how, queries)
 
     with shown(quiet=quiet), without_hints():
         if also:
-            name = data.name + (" with vectors" if vectors or embed else "")
-            written = several[what]({name: first, **_further(also)}, out)
+            written = several[what]({_name_of(data, vectors or embed): first, **_further(also)}, out)
         else:
             parts = by_vectors() if what == "vectors" else (first(),)
             written = known[what](*parts, out, **({"quick": True} if quick else {}))
@@ -278,9 +276,12 @@ def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:
             if place != NAME and not Path(place).exists():
                 raise DataError(f"--also {each}: {place}: there is no such file or folder.")
         how = retrieval_from([Path(folder)] if folder else None, None)
-        name = Path(path).name + (" with vectors" if folder else "")
-        sets[name] = partial(folds_of, Path(path), None, retrieval=how)
+        sets[_name_of(Path(path), folder)] = partial(folds_of, Path(path), None, retrieval=how)
     return sets
+
+
+def _name_of(data: Path, vectors: object) -> str:
+    return data.name + (" with vectors" if vectors else "")
 
 
 @command
