@@ -24,8 +24,8 @@ CLAIMS = {
 }  # paper → the data that its claims were tested on
 HYBRID = {"cranfield": "Cranfield", "vaswani": "Vaswani", "stdlib": "the embedded collection"}
 COMMANDS = (
-    "demo", "features", "index", "search", "convert", "fit", "clicks", "adapt", "boosts", "rank", "evaluate", "compare",
-    "fuse", "explain", "serve", "export", "reproduce", "methods", "doctor",
+    "demo", "features", "fields", "index", "search", "convert", "fit", "clicks", "adapt", "boosts", "rank", "evaluate",
+    "compare", "fuse", "explain", "serve", "log", "export", "reproduce", "methods", "doctor",
 )  # fmt: skip
 
 

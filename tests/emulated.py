@@ -67,6 +67,8 @@ class LearningToRank:
         if not parts:
             return {"acknowledged": True}
         kept: dict[str, Any] = {"_featureset": self.feature_sets, "_model": self.models}[parts[0]]
+        if method == "GET":
+            return {"_source": {"name": parts[1], "featureset": {"name": parts[1], "features": kept[parts[1]]}}}
         if method == "DELETE":
             del kept[parts[1]]
         elif parts[-1] == "_createmodel":

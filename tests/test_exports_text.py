@@ -62,7 +62,7 @@ def test_what_no_engine_computes_is_refused_with_the_list(judged: Judged, tmp_pa
         said = str(error.value)
         assert re.search(r"does not compute 2\d of the features that the model uses: L1\.title, L2\.title, ", said)
         assert "H5.absolute_discount. It computes H1.bm25, length.title, length.body, popularity." in said
-        assert "docs/engines" in said
+        assert "Train on features that the engine logs" in said
         assert not (tmp_path / engine).exists()
     with pytest.raises(DataError, match=r"learning_to_rank does not compute \d+ of the features that the model uses"):
         export_model(LambdaMART(5, min_documents=2).fit(judged), "elasticsearch-native", tmp_path / "native")

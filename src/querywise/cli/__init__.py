@@ -12,7 +12,18 @@ from typing import Any
 import typer
 import typer.main
 
-from querywise.cli import adapting, boosting, clicking, collections, comparing, fitting, fusing, ranking, serving
+from querywise.cli import (
+    adapting,
+    boosting,
+    clicking,
+    collections,
+    comparing,
+    feature_logs,
+    fitting,
+    fusing,
+    ranking,
+    serving,
+)
 from querywise.cli.options import AsJson, app, command, print_json
 from querywise.display.words import printable
 from querywise.errors import EdgeHint, Hint
@@ -25,6 +36,7 @@ __all__ = [
     "collections",
     "commands",
     "comparing",
+    "feature_logs",
     "fitting",
     "fusing",
     "main",

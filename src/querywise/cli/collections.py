@@ -87,15 +87,37 @@ def features(
 def fields(
     data: CollectionPath,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the file; by default fields.toml in the folder.")
+        Path | None,
+        typer.Option(help="Where to write the file, by default fields.toml in the folder; with --engine, a folder."),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Write what an engine needs of the fields instead: index.json, and features.json with a query for "
+            "every feature that it computes. opensearch, elasticsearch, elasticsearch-native, solr or vespa."
+        ),
+    ] = None,
+    language: options.Language = "english",
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Find what each field of the documents is: text, keyword, number, date; write fields.toml, to be edited.
 
     All commands read fields.toml beside the documents. Without it they use what is found, and say so.
+    With --engine, the fields as an engine indexes them and computes features of them.
     """
+    if engine is not None:
+        from querywise.jobs.log import write_fields_for
+
+        if out is None:
+            raise DataError("--engine writes index.json and features.json: name a folder for them with --out.")
+        with shown(quiet=quiet):
+            names = write_fields_for(engine, data, out, None if language == "none" else language)
+        if as_json:
+            print_json({"out": str(out), "features": names})
+        elif not quiet:
+            say(f"{len(names)} features that {engine} computes, and its index, written to {out}: {', '.join(names)}")
+        return
     from querywise.data.fields import FILE, fields_text
     from querywise.data.found_fields import find_fields
     from querywise.data.records import corpus_in, records_of

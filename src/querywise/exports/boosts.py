@@ -1,16 +1,13 @@
-"""Boosts of fields as requests: a multi_match, Solr's qf and tie, Vespa's expression; indexes with our words."""
+"""Boosts of fields as requests: a multi_match, Solr's qf and tie, Vespa's expression."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 
+from querywise.exports.field_queries import for_native, for_plugin, for_solr, for_vespa, in_lucene, in_solr
 from querywise.exports.target import TEXT, ByFields
 from querywise.retrieval.boosts import BEST, COMBINED, CROSS, DISMAX, MOST, TIED, Boosts, as_text
-from querywise.retrieval.words import STOP_WORDS, Tokeniser
 from querywise.runtime.values import Json, JsonObject
-
-_WORDS = "querywise"  # the name of the analyzer
 
 
 def _opensearch(asked: Boosts) -> JsonObject | None:
@@ -51,32 +48,8 @@ def _vespa(asked: Boosts) -> JsonObject | None:
     return {"rank_profile": f"rank-profile boosts {{\n    first-phase {{\n        expression: {total}\n    }}\n}}\n"}
 
 
-def _index(names: Sequence[str], tokeniser: Tokeniser) -> JsonObject:
-    """Settings and mappings of an index of OpenSearch or Elasticsearch."""
-    filters: dict[str, Json] = {}
-    if tokeniser.stop_words:
-        filters["querywise_stops"] = {"type": "stop", "stopwords": [*sorted(STOP_WORDS)]}
-    if tokeniser.language is not None:
-        filters["querywise_stems"] = {"type": "snowball", "language": tokeniser.language.capitalize()}
-    analyzer: Json = {"type": "custom", "tokenizer": "standard", "filter": ["lowercase", *filters]}
-    mappings: dict[str, Json] = {name: {"type": "text", "analyzer": _WORDS} for name in names}
-    settings: JsonObject = {"analysis": {"filter": filters, "analyzer": {_WORDS: analyzer}}}
-    return {"settings": settings, "mappings": {"properties": mappings}}
-
-
-def _schema(names: Sequence[str], tokeniser: Tokeniser) -> JsonObject:
-    """What is sent to Solr's `schema`, and the file of stop words to put beside it."""
-    filters: list[Json] = [{"class": "solr.LowerCaseFilterFactory"}]
-    if tokeniser.stop_words:
-        filters.append({"class": "solr.StopFilterFactory", "words": f"{_WORDS}_stops.txt"})
-    if tokeniser.language is not None:
-        filters.append({"class": "solr.SnowballPorterFilterFactory", "language": tokeniser.language.capitalize()})
-    analyzer: Json = {"tokenizer": {"class": "solr.StandardTokenizerFactory"}, "filters": filters}
-    fields: list[Json] = [{"name": name, "type": _WORDS, "multiValued": True} for name in names]
-    kind: Json = {"name": _WORDS, "class": "solr.TextField", "analyzer": analyzer}
-    files: JsonObject = {f"{_WORDS}_stops.txt": "\n".join(sorted(STOP_WORDS))} if tokeniser.stop_words else {}
-    return {"files": files, "schema": {"add-field-type": kind, "add-field": fields}}
-
-
-OPENSEARCH, ELASTICSEARCH = ByFields(_opensearch, _index), ByFields(_elasticsearch, _index)
-SOLR, VESPA = ByFields(_solr, _schema), ByFields(_vespa)
+OPENSEARCH = ByFields(_opensearch, in_lucene, for_plugin)
+ELASTICSEARCH = ByFields(_elasticsearch, in_lucene, for_plugin)
+ELASTICSEARCH_NATIVE = ByFields(None, in_lucene, for_native)
+SOLR = ByFields(_solr, in_solr, for_solr)
+VESPA = ByFields(_vespa, None, for_vespa)

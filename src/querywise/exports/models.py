@@ -21,6 +21,7 @@ from querywise.contracts.forms import Linear, Refusal, Runnable, Split, name_in_
 from querywise.contracts.protocols import Ranker
 from querywise.data.candidates import Candidates
 from querywise.errors import DataError, NotFittedError
+from querywise.retrieval.field_features import ALL, OF_ALL, OF_FIELD, OF_NUMBER
 from querywise.retrieval.scores import BM25, NAMES
 from querywise.runtime.arrays import Bools, Floats
 
@@ -124,6 +125,7 @@ def largest_number(form: Runnable) -> float:
 BM25_FACTOR = 2.2  # k1 + 1, which BM25 here has as a factor and Lucene's has not
 BM25_FIELD = "title_and_body"
 _OF_LISTS = ("similarity", "found_by")
+_PARTS = {*OF_FIELD, *OF_ALL, *OF_NUMBER}
 
 
 class Source(Enum):
@@ -138,7 +140,8 @@ class Source(Enum):
 def sources(exported: Exported) -> list[tuple[str, Source]]:
     """Every feature, and how an engine computes it; those of no text collection are WORDS unless numbers."""
     if set(NAMES) <= set(exported.features):
-        return [(name, _source(name)) for name in exported.features]
+        fielded = f"{ALL}.hit" in exported.features
+        return [(name, _source(name, fielded=fielded)) for name in exported.features]
     return [(name, Source.NUMBER if name in exported.numbers else Source.WORDS) for name in exported.features]
 
 
@@ -158,9 +161,12 @@ def numbers_in(candidates: Candidates, features: tuple[str, ...]) -> frozenset[s
     return frozenset(name for name, fixed in zip(features, same & differ, strict=True) if fixed)
 
 
-def _source(feature: str) -> Source:
+def _source(feature: str, *, fielded: bool) -> Source:
+    """How an engine computes a feature. fielded: whether documents have fields, whose features are FIELD.PART."""
     if feature == BM25:
         return Source.BM25
+    if fielded and "." in feature and feature.rpartition(".")[2] in _PARTS:
+        return Source.WORDS if feature.endswith(".bm25") else Source.NONE
     without = feature in NAMES or feature in _OF_LISTS or feature.startswith(("similarity.", "run."))
     return Source.NONE if without else Source.NUMBER
 
@@ -178,8 +184,8 @@ def check_text_features(exported: Exported, engine: str, *, by_documents: bool) 
     computed = ", ".join(name for name, source in pairs if source is not Source.NONE)
     raise DataError(
         f"{engine} does not compute {len(lacking)} of the features that the model uses: {', '.join(lacking)}. It "
-        f"computes {computed}. Train on features that the engine logs, as docs/engines says; give a feature set that "
-        "says how the engine computes each of them; or let the engine find the candidates and querywise order them."
+        f"computes {computed}. Train on features that the engine logs (`querywise log`); give a feature set that says "
+        "how the engine computes each of them; or let the engine find the candidates and querywise order them."
     )
 
 

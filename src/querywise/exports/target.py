@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from querywise.data.fields import Fields
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, Exactness
 from querywise.exports.models import Exported
@@ -77,15 +78,46 @@ class Request:
 
 
 @dataclass(frozen=True)
+class FieldLayout:
+    """The fields of a collection, for an engine's index.
+
+    exact: those whose texts are also kept whole. medians: of every number, what stands for a missing one. lacking: the
+    numbers that some documents do not have; unfit: those that are below 0 somewhere, or days, which no score is.
+    """
+
+    fields: Fields
+    exact: tuple[str, ...] = ()
+    medians: Mapping[str, float] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()
+    unfit: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class FieldQuery:
+    """A feature of fields that an engine computes by a query.
+
+    how: what is computed, in the words of `field_queries`. fields: of which fields, with their weights. missing: what a
+    number counts where a document lacks it.
+    """
+
+    name: str
+    how: str
+    fields: Mapping[str, float]
+    missing: float = 0.0
+
+
+@dataclass(frozen=True)
 class ByFields:
     """An engine's search by fields.
 
-    request: by boosts; None where the engine cannot add fields up so. words: what its index needs to have our words,
-    from the names of the fields and how our text becomes terms; None where that is not known.
+    request: by boosts, or nothing where the engine cannot add fields up so; None of a target that only ranks. index:
+    what its index needs to have our words, from the fields and how our text becomes terms; None where that is not
+    known. features: the queries of features as the engine takes them.
     """
 
-    request: Callable[[Boosts], JsonObject | None]
-    words: Callable[[Sequence[str], Tokeniser], JsonObject] | None = None
+    request: Callable[[Boosts], JsonObject | None] | None
+    index: Callable[[FieldLayout, Tokeniser], JsonObject] | None
+    features: Callable[[Sequence[FieldQuery]], Json]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.collections import Collection
+from querywise.data.fields import Fields, FieldSpec
 from querywise.data.folds import Fold, make_folds, split_queries
 from querywise.data.judged import Judged, concatenate
 from querywise.data.rows import rows_of
@@ -18,6 +19,7 @@ from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import Corrected, corrected, paired_t_test
 from querywise.evaluation.tuning import tune
+from querywise.exports.target import ByFields, FieldLayout
 from querywise.exports.targets import TARGETS
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.formulas import find_measure
@@ -109,14 +111,20 @@ EQUAL, OWN = "equal", "own"  # what learned boosts are tested against
 
 def requests(boosts: Boosts) -> JsonObject:
     """The request of every engine that can add fields up so, by the engine's name."""
-    made = {name: target.fields.request(boosts) for name, target in TARGETS.items() if target.fields is not None}
+    made = {name: each.request(boosts) for name, each in _searching().items() if each.request is not None}
     return {name: request for name, request in made.items() if request is not None}
 
 
 def indexes(names: Sequence[str], tokeniser: Tokeniser) -> JsonObject:
     """What every engine's index needs to have our words, by the engine's name."""
-    known = {name: target.fields.words for name, target in TARGETS.items() if target.fields is not None}
-    return {name: words(names, tokeniser) for name, words in known.items() if words is not None}
+    layout = FieldLayout(Fields(tuple(FieldSpec(name, "text") for name in names)))
+    return {name: each.index(layout, tokeniser) for name, each in _searching().items() if each.index is not None}
+
+
+def _searching() -> dict[str, ByFields]:
+    """The engines that search by boosts."""
+    known = {name: target.fields for name, target in TARGETS.items() if target.fields is not None}
+    return {name: each for name, each in known.items() if each.request is not None}
 
 
 def learn(

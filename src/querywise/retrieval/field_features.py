@@ -32,6 +32,7 @@ from querywise.runtime.arrays import Floats, Ints, for_kernels
 OF_FIELD = ("bm25", "coverage", "share", "exact", "phrase", "ordered", "named", "length")
 OF_KEYWORD = ("bm25", "coverage", "named")
 OF_ALL = ("bm25f", "sum", "best", "coverage", "rarity", "all", "most", "hit", "named")
+OF_NUMBER = ("log", "age", "named", "z", "rank", "missing")
 ALL = "fields"
 _LONGEST = 64  # words of a query that are looked at in order
 _MOST = 0.75  # of a query's words, as minimum_should_match counts them

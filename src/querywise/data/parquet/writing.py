@@ -25,7 +25,7 @@ from querywise.data.reader import Files, Options
 from querywise.data.readers import folder_of, reader_of
 from querywise.data.rows import first_repeated
 from querywise.errors import DataError
-from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, atomic_text, checksum_of, sealed
+from querywise.runtime.files import OutputFolder, PathLike, atomic_file, atomic_folder, atomic_text, checksum_of, sealed
 from querywise.runtime.progress import track
 from querywise.runtime.values import Json
 
@@ -127,6 +127,12 @@ def _write_data(path: Path, data: Judged) -> None:
         return [ids, data.labels[rows], *given, *np.ascontiguousarray(candidates.features[rows].T)]
 
     write_table(path, schema, len(data.labels), columns)
+
+
+def write_log(path: PathLike, data: Judged) -> None:
+    """One Parquet file of a judged set, as `read_parquet` takes it: a feature log."""
+    with atomic_file(Path(path)) as beside:
+        _write_data(Path(beside), data)
 
 
 class Fitting:

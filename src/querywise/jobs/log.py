@@ -1,0 +1,298 @@
+"""The features that an engine computes, logged for judged queries: the whole job of `querywise log`.
+
+They are scores of named queries, what the Learning to Rank plugin logs, or Solr's `[features]`. Nothing is written to
+the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from querywise.data.candidates import Candidates
+from querywise.data.collections import Collection, read_topics
+from querywise.data.judged import Judged, judged_by
+from querywise.data.judgements import read_grades
+from querywise.data.letor import QUERIES
+from querywise.data.parquet.writing import write_log
+from querywise.data.query_table import QueryTable, write_queries
+from querywise.errors import DataError
+from querywise.exports.field_queries import KEYWORDS, is_close, layout_of, queries_of
+from querywise.exports.scripts.check_elasticsearch import Elasticsearch
+from querywise.exports.scripts.check_parity import EngineError, Server, reading
+from querywise.exports.scripts.check_solr import Solr
+from querywise.exports.target import as_text, defined
+from querywise.exports.targets import TARGETS
+from querywise.retrieval.features import JUDGED
+from querywise.retrieval.reading import Retrieval, collection_from, judged_from_text
+from querywise.retrieval.words import Tokeniser
+from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.progress import track
+from querywise.runtime.values import Json, JsonObject
+
+ENGINES = ("opensearch", "elasticsearch", "solr")
+_AT_ONCE = 500  # documents in a request
+_QRELS = "qrels.tsv"
+_EXPECTED = (
+    'The features must be a list of {"name": …, "template": {…}}, as the plugin takes it, or of {"query_extractor": '
+    '{"feature_name": …, "query": {…}}}, as features.json of a collection with fields has them.'
+)
+_Values = Mapping[str, Mapping[str, float]]  # by document and feature
+
+
+@dataclass(frozen=True)
+class EngineIndex:
+    """Where an engine is, and what is searched there.
+
+    name: of the index or collection. store: the feature set or feature store in the engine whose features are logged;
+    features: instead, the queries whose scores are. headers: sent along. timeout: seconds of silence.
+    """
+
+    engine: str
+    url: str
+    name: str
+    store: str | None = None
+    features: Json = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise DataError(f"Unknown engine {self.engine!r}. Known: {', '.join(ENGINES)}.")
+        if (self.store is None) == (self.features is None):
+            raise DataError("Name what is logged: features, a file of queries, or store, a feature set in the engine.")
+        if self.engine == "solr" and self.store is None:
+            raise DataError(
+                "Solr logs the features of a store: put the file to schema/feature-store, and name the store.",
+                arguments=("store",),
+            )
+
+
+def write_fields_for(engine: str, data: Path, out: Path, language: str | None) -> list[str]:
+    """Write index.json and features.json of a collection's fields into a folder; the names of the features."""
+    known = {name: each.fields for name, each in TARGETS.items() if each.fields is not None}
+    if engine not in known:
+        raise DataError(f"Unknown engine {engine!r}. Known: {', '.join(known)}.")
+    collection, target = collection_from(data), known[engine]
+    if collection.fields is None:
+        raise DataError(f"{data}: the documents have a title and a text alone, and no fields of their own.")
+    layout = layout_of(collection.fields, collection.documents())
+    features = target.features(queries_of(layout))
+    if isinstance(features, dict) and not features.keys() & {"featureset", "learning_to_rank"}:
+        names = list(features)
+    else:
+        names = list(_named(features))
+    make_folder(out)
+    texts = {"features.json": features}
+    texts |= {} if target.index is None else {"index.json": target.index(layout, Tokeniser(language))}
+    for name, content in texts.items():
+        with atomic_text(out / name) as file:
+            file.write(as_text(content))
+    return names
+
+
+class Logged(NamedTuple):
+    """Judged documents with the features that an engine computed, and how many it does not have."""
+
+    judged: Judged
+    absent: int
+
+
+def judged_queries(queries: Path, judgements: Path | None = None) -> tuple[QueryTable, dict[str, dict[str, int]]]:
+    """Queries and grades from a folder with both files, or from a file each."""
+    asked, judged = (queries / QUERIES, queries / _QRELS) if queries.is_dir() else (queries, None)
+    judged = judgements or judged
+    if judged is None:
+        raise DataError(f"{queries}: name the judgements too, or a folder with {QUERIES} and {_QRELS}.")
+    table, grades = read_topics(asked), read_grades(judged)
+    known = {query: text for query, text in zip(table.ids, table.texts or (), strict=True) if text}
+    stray = next((query for query in grades if query not in known), None)
+    if stray is not None:
+        raise DataError(f"{judged}: query {stray!r} is judged here, and {asked} has no text of it.")
+    return table, grades
+
+
+def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Mapping[str, int]]) -> Logged:
+    """Have an engine compute its features of every judged document, query by query."""
+    asked = table.select([query for query in table.ids if query in grades])
+    if not len(asked):
+        raise DataError("No query is judged, so there is nothing to log.")
+    found: list[tuple[str, dict[str, Mapping[str, float]]]] = []
+    try:
+        server = Server(index.url, dict(index.headers), index.timeout)
+        with reading(server):
+            names, ask = _asking(index, server)
+            for query, text in track(list(zip(asked.ids, asked.texts or (), strict=True)), "Logging"):
+                own = dict[str, Mapping[str, float]]()
+                wanted = list(grades[query])
+                for first in range(0, len(wanted), _AT_ONCE):
+                    own |= ask(text or "", wanted[first : first + _AT_ONCE])
+                found.append((query, {each: own[each] for each in grades[query] if each in own}))
+    except EngineError as error:
+        raise DataError(str(error)) from None
+    rows = [(document, values) for _, own in found for document, values in own.items()]
+    if not rows:
+        raise DataError(f"{index.name} has none of the judged documents. Are its ids those of the judgements?")
+    candidates = Candidates(
+        features=np.array([[values.get(name, 0.0) for name in names] for _, values in rows]),
+        starts=np.cumsum([0, *(len(own) for _, own in found)]),
+        query_ids=asked.ids,
+        document_ids=tuple(document for document, _ in rows),
+        feature_names=tuple(names),
+        queries=asked,
+    )
+    here = {query: {each: grades[query][each] for each in own} for query, own in found}
+    absent = sum(len(grades[query]) for query in asked.ids) - len(rows)
+    return Logged(judged_by(candidates, here), absent)
+
+
+def _asking(index: EngineIndex, server: Server) -> tuple[list[str], Callable[[str, list[str]], _Values]]:
+    """The names of the features, and what has them computed for some documents of a query."""
+    place, where = quote(index.name, safe=""), f"{index.engine}'s feature set {index.store!r}"
+    if index.store is None:
+        queries = _named_queries(index.features)
+        return list(queries), lambda text, ids: _scores(server, place, queries, text, ids)
+    store = quote(index.store, safe="")
+    if index.engine == "solr":
+        listed: Json = server.ask("GET", f"{place}/schema/feature-store/{store}").get("features")
+        names = _names(listed, where)
+        solr = Solr(server, _export(index.store, names), "log", index.name)
+        return names, lambda text, ids: solr.logged(place, text, ids)
+    listed = server.ask("GET", f"_ltr/_featureset/{store}")["_source"]["featureset"]["features"]
+    names = _names(listed, where)
+    plugin = Elasticsearch(server, _export(index.store, names), "log", None)
+    return names, lambda text, ids: plugin.logged(place, text, ids)
+
+
+def _export(store: str, names: list[str]) -> JsonObject:
+    return {"name": store, "features": {"in_engine": [*names]}}
+
+
+def _names(listed: Json, where: str) -> list[str]:
+    names = [str(each["name"]) for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    if not names:
+        raise DataError(f"{where} has no features. Upload them first.")
+    return names
+
+
+def _named(content: Json) -> dict[str, Json]:
+    """How every feature is computed, from a feature set of the plugin, feature extractors, or Solr's features."""
+    native = isinstance(content, dict) and "learning_to_rank" in content
+    inside = ("learning_to_rank", "feature_extractors") if native else ("featureset", "features")
+    found: dict[str, Json] = {}
+    for each in defined(content, _EXPECTED, inside):
+        own = each.get("query_extractor", each)
+        asked = own if isinstance(own, dict) else {}
+        name = asked.get("feature_name", asked.get("name"))
+        if not isinstance(name, str) or name in found:
+            raise DataError(_EXPECTED)
+        found[name] = asked.get("query", asked.get("template"))
+    return found
+
+
+def _named_queries(content: Json) -> dict[str, Json]:
+    """The query of every feature."""
+    found = _named(content)
+    if not found or not all(isinstance(each, dict) for each in found.values()):
+        raise DataError(_EXPECTED)
+    return found
+
+
+def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, ids: list[str]) -> _Values:
+    """Scores of named queries, beside a filter that has none."""
+    named: list[Json] = [{"bool": {"must": [_filled(each, text)], "_name": name}} for name, each in queries.items()]
+    asked = {
+        "size": len(ids),
+        "_source": False,
+        "query": {"bool": {"filter": [{"ids": {"values": [*ids]}}], "should": named}},
+    }
+    answer = server.ask("POST", f"{index}/_search?include_named_queries_score=true", asked)
+    found: dict[str, Mapping[str, float]] = {}
+    for hit in answer["hits"]["hits"]:
+        scores = hit.get("matched_queries", {})
+        if not isinstance(scores, dict):
+            raise DataError(
+                f"{server.url} names the queries that match and not their scores: it takes OpenSearch 2.8 or "
+                "Elasticsearch 8.8, or later; or log what the plugin computes, by the name of its feature set."
+            )
+        found[hit["_id"]] = {name: float(score) for name, score in scores.items()}
+    return found
+
+
+def _filled(query: Json, text: str) -> Json:
+    """A query with the user's words in their place."""
+    if isinstance(query, dict):
+        return {name: _filled(each, text) for name, each in query.items()}
+    if isinstance(query, list):
+        return [_filled(each, text) for each in query]
+    return query.replace(KEYWORDS, text) if isinstance(query, str) else query
+
+
+def write(logged: Logged, out: Path) -> None:
+    """Write a feature log that `read_parquet` takes; where there is no queries.jsonl beside it, that too."""
+    write_log(out, logged.judged)
+    table, beside = logged.judged.candidates.queries, out.with_name(QUERIES)
+    if table is not None and not beside.exists():
+        write_queries(beside, table)
+
+
+class Difference(NamedTuple):
+    """How an engine computes a feature that we compute too.
+
+    differ: how many of `documents` have another value, by more than one in a hundred. ratio: the median of the engine's
+    by ours, where neither is 0. worst: the document whose values are farthest apart, by query, with the engine's and
+    ours.
+    """
+
+    feature: str
+    documents: int
+    differ: int
+    ratio: float | None
+    worst: tuple[str, str, float, float] | None
+
+
+def differences(logged: Judged, data: Path | Collection, how: Retrieval, most: int = 100) -> list[Difference]:
+    """The features that both compute, on the documents of some queries."""
+    candidates = logged.candidates
+    every = len(logged)
+    chosen = candidates.select(np.unique(np.linspace(0, every - 1, min(most, every)).round().astype(int)))
+    collection = collection_from(data)
+    judgements = tuple(each for each in collection.judgements if each.query in {*chosen.query_ids})
+    own = judged_from_text(replace(collection, judgements=judgements), retrieval=replace(how, candidates=JUDGED))
+    names = [name for name in chosen.feature_names or () if name in (own.judged.feature_names or ())]
+    theirs, ours = _by_pair(chosen), _by_pair(own.judged.candidates)
+    pairs = [pair for pair in theirs if pair in ours]
+    found = []
+    for name in names:
+        column, mine = chosen.column_of(name), own.judged.candidates.column_of(name)
+        values = [(chosen.features[theirs[p], column], own.judged.candidates.features[ours[p], mine]) for p in pairs]
+        off = [number for number, (one, other) in enumerate(values) if not is_close(float(one), float(other))]
+        ratios = [one / other for one, other in values if one and other]
+        far = max(off, key=lambda number: abs(values[number][0] - values[number][1]), default=None)
+        worst = None if far is None else (*pairs[far], float(values[far][0]), float(values[far][1]))
+        found.append(Difference(name, len(pairs), len(off), float(np.median(ratios)) if ratios else None, worst))
+    return found
+
+
+def _by_pair(candidates: Candidates) -> dict[tuple[str, str], int]:
+    """The row of every query and document."""
+    documents = candidates.document_ids or ()
+    queries = (candidates.query_ids[query] for query in candidates.query_of_row.tolist())
+    return {pair: row for row, pair in enumerate(zip(queries, documents, strict=True))}
+
+
+def told(found: list[Difference]) -> list[tuple[str, ...]]:
+    """Rows of a table: the feature, how many values differ, the ratio, and the values that are farthest apart."""
+    rows: list[tuple[str, ...]] = []
+    for each in found:
+        ratio, far = "" if each.ratio is None else f"{each.ratio:.4g}", ""
+        if each.worst is not None:
+            query, document, theirs, ours = each.worst
+            far = f"{document} for {query}: {theirs:.4g}, {ours:.4g}"
+        rows.append((each.feature, f"{each.differ} of {each.documents}", ratio, far))
+    return rows
