@@ -307,6 +307,7 @@ def test_requests_say_what_each_engine_can() -> None:
     assert found == {"elasticsearch": {"query": {"combined_fields": {"query": "$text", "fields": ["title^2", "body"]}}}}
     vespa = TARGETS["vespa"].fields
     assert vespa is not None
+    assert vespa.request is not None
     profile = vespa.request(Boosts(BEST, {"a": 3.0, "b": 2.0, "c": 1.0}, 0.25)) or {}
     assert "0.75 * max(max(3 * bm25(a), 2 * bm25(b)), 1 * bm25(c)) + 0.25 * (3 * bm25(a) + " in str(profile)
 

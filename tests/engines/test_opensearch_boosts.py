@@ -29,6 +29,7 @@ def predicted(search: OpenSearch, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_a_multi_match_gives_the_scores_we_predict(search: OpenSearch, predicted: Predicted, form: str) -> None:
     write = TARGETS["opensearch"].fields
     assert write is not None
+    assert write.request is not None
     assert predicted.learned[form]["requests"]["opensearch"] == write.request(predicted.every(form)[0])
     for boosts in predicted.every(form):
         request: Any = write.request(boosts)

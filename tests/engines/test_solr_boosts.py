@@ -30,6 +30,7 @@ def predicted(node: Solr, tmp_path_factory: pytest.TempPathFactory) -> Predicted
 def test_qf_gives_the_scores_that_boosts_predict(node: Solr, predicted: Predicted, form: str) -> None:
     write = TARGETS["solr"].fields
     assert write is not None
+    assert write.request is not None
     assert predicted.learned[form]["requests"]["solr"] == write.request(predicted.every(form)[0])
     for boosts in predicted.every(form):
         asked = {name: str(value) for name, value in (write.request(boosts) or {}).items()}
