@@ -25,6 +25,7 @@ from unittest import mock
 
 import numpy as np
 
+from querywise.data.click_files import logged_events
 from querywise.data.collections import Collection, Document, read_collection, write_collection
 from querywise.data.folds import make_folds, write_parts
 from querywise.data.judged import Judged
@@ -46,6 +47,8 @@ from querywise.exports.writing import export_hybrid, export_model
 from querywise.jobs.rank import write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
+from querywise.online.log import EventLog
+from querywise.online.records import click_record
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.fusion import EqualWeights
@@ -248,6 +251,21 @@ def write_some(path: Path, number: int) -> None:
     )
 
 
+def click(path: Path, number: int) -> None:
+    log = EventLog(path)
+    try:
+        done = log.add(lambda: click_record("impression", f"D{number}", "click", None), 100, awaited=True)
+        assert done is not None
+        done.result()
+    finally:
+        log.close()
+
+
+def clicked(path: Path) -> int:
+    found = (record["event_attributes"] for _, record in logged_events(path))
+    return len({each["object"]["object_id"] for each in found})  # type: ignore[index,call-overload]
+
+
 def report(path: Path, number: int) -> None:
     from querywise.report.writing import write_report
 
@@ -328,6 +346,7 @@ WRITES = {
     "a grade": Write(judged, grade_of),
     "a grade in a log": Write(lambda path, number: judged(path, number, whole_bytes=0), grade_of),
     "a log that is compacted": Write(compacted, grade_of),
+    "a click": Write(click, clicked),
     "a finished fold": Write(keep, kept, anew=True),
     "a finished array": Write(
         lambda path, number: keep_part(path, number, np.full(3, float(number))),

@@ -43,6 +43,16 @@ def serve(
         Path | None,
         typer.Option(help="A file for the grades that results are given on the page, as TREC qrels; needs a token."),
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="A second model, to compare with: answers are interleaved. Needs --log."),
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="A folder for what is interleaved and clicked; `querywise online` reads it.")
+    ] = None,
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="With --against: the share of queries that are interleaved.")
+    ] = 1.0,
     max_body: Annotated[float, typer.Option(min=0.001, help="Longest request, in megabytes.")] = 16.0,
     max_documents: Annotated[int, typer.Option(min=1, help="Most documents in a request.")] = 20_000,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
@@ -53,6 +63,8 @@ def serve(
         raise DataError("Name a model folder, or say --demo for the embedded collection; one of the two.")
     if demo and (index or data or queries or embed):
         raise DataError("--demo has an index and queries of its own; leave out --index, --data, --queries and --embed.")
+    if against is not None and log is None:
+        raise DataError("--against compares two models by clicks; name a folder to log them to: --log FOLDER.")
     token = _token(token_file)
     _check_installed()
     import logging
@@ -61,6 +73,7 @@ def serve(
     from querywise.service.judging import JudgementFile
     from querywise.service.limits import Limits
     from querywise.service.loaded_model import ModelFolder
+    from querywise.service.online import Online
     from querywise.service.server import run
     from querywise.service.service import Service
 
@@ -79,7 +92,8 @@ def serve(
                 folder, lookup = model, _lookup(model, index, data, queries, embed)
             retrain = None if judge is None else _retraining(folder, lookup, judge)
             models = ModelFolder(folder)
-            service = Service(models, lookup, limits=limits, token=token, judge=judge, retrain=retrain)
+            online = None if log is None else Online.opened(log, against, share)
+            service = Service(models, lookup, limits=limits, token=token, judge=judge, retrain=retrain, online=online)
         if token is None and host not in ("127.0.0.1", "localhost", "::1"):
             logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
         run(service, host, port, allowed_host=allowed_host or ())

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from querywise.clicks.impressions import Coder, Codes, Impressions, Notes, Rows, assembled
-from querywise.data.click_files import columns_in, delimiter_of, events_of, header_of, kind_of, opened, shown_in
+from querywise.data.click_files import (
+    columns_in,
+    delimiter_of,
+    events_of,
+    header_of,
+    is_event_log,
+    kind_of,
+    logged_events,
+    opened,
+    shown_in,
+)
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.files import PathLike
@@ -35,7 +45,8 @@ def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS) -> Impressio
     """Read a click log: a file, or the address of an engine with User Behavior Insights.
 
     Args:
-        path: CSV, TSV or Parquet with a row for every document shown; a file with a page a line; UBI as NDJSON.
+        path: CSV, TSV or Parquet with a row for every document shown; a file with a page a line; UBI as NDJSON; or the
+            folder that a service logs to.
         actions: events of UBI that count as clicks.
 
     Returns:
@@ -50,6 +61,8 @@ def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS) -> Impressio
 
         return from_events(records_of(str(path)), actions)
     file = Path(path)
+    if is_event_log(file):
+        return from_events(logged_events(file), actions)
     if not file.is_file():
         with opened(file):  # says why
             pass

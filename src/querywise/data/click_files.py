@@ -28,6 +28,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 SHOWN = ("shown", "documents", "results", "impressions")  # of a log with a page a line
 _NEEDED = ("query", "document", "clicked")
+GROWING = "log-"  # how the names of files begin that a service adds events to
 _EVENTS = ('"action_name"', '"user_query"', '"ubi_queries"', '"ubi_events"')
 _LOOKED = 65_536  # characters of a first line
 
@@ -130,11 +131,28 @@ def _parquet_names(path: Path) -> list[str]:
         return []
 
 
-def events_of(path: Path) -> Iterator[tuple[int, Mapping[str, Json]]]:
-    """The records of an NDJSON file with their line numbers, without the lines of a bulk request that name an index."""
+def is_event_log(path: Path) -> bool:
+    """Whether a path is a folder of events that a service adds to."""
+    return path.is_dir() and any(path.glob(f"{GROWING}*.ndjson*"))
+
+
+def logged_events(folder: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """Every record in a folder of events with where it stands, in the order in which files were begun."""
+    for file in sorted(folder.glob(f"{GROWING}*.ndjson*")):
+        if not file.is_file() or (file.suffix == ".gz" and file.with_suffix("").exists()):
+            continue  # a process was killed before it removed the one that it had packed
+        for number, record in events_of(file, growing=True):
+            yield f"{file}:{number}", record
+
+
+def events_of(path: Path, *, growing: bool = False) -> Iterator[tuple[int, Mapping[str, Json]]]:
+    """The records of an NDJSON file with their line numbers, without the lines of a bulk request that name an index.
+
+    growing: a last line without its end is being written, or was when a process was killed, and is left out.
+    """
     with opened(path) as file:
         for number, line in enumerate(file, start=1):
-            if not line.strip():
+            if not line.strip() or (growing and not line.endswith("\n")):
                 continue
             try:
                 record = json.loads(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -39,23 +40,26 @@ def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None =
     """
     check_rankings(rankings)
     most = DEPTH if top is None else min(top, DEPTH)
-    random, used = hashlib.shake_128(seed).digest(4 * (most + 1) * len(rankings)), 0
+    random = iter(
+        struct.unpack(f">{2 * most * len(rankings)}I", hashlib.shake_128(seed).digest(8 * most * len(rankings)))
+    )
     places, every = [0] * len(rankings), range(len(rankings))
     teams: dict[str, int | None] = {}
-    waiting: list[int] = []
     credited = True
     while len(teams) < most:
-        for team in waiting or every:
+        for team in every:
             places[team] = _next(rankings[team], places[team], teams.__contains__)
+        waiting = [team for team in every if places[team] < len(rankings[team])]
         if not waiting:
-            waiting = [team for team in every if places[team] < len(rankings[team])]
-            if not waiting:
-                break
-            credited = credited and len(waiting) == len(rankings)
-        team = waiting.pop(int.from_bytes(random[used : used + 4], "big") * len(waiting) >> 32)
-        used += 4
-        if places[team] < len(rankings[team]):  # else it ran out within the round
-            teams[rankings[team][places[team]]] = team if credited else None
+            break
+        credited = credited and len(waiting) == len(rankings)
+        while waiting and len(teams) < most:
+            team = waiting.pop(next(random) * len(waiting) >> 32)
+            ranking, place = rankings[team], places[team]
+            while place < len(ranking) and ranking[place] in teams:
+                place += 1
+            if place < len(ranking):  # else it ran out within the round
+                teams[ranking[place]] = team if credited else None
     for ranking in rankings:
         for document in ranking:
             if top is not None and len(teams) >= top:

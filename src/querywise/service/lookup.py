@@ -183,12 +183,23 @@ class Lookup:
         assert self.index is not None
         return query_embedders(self.index, self.embed, most=_KEPT)
 
-    def found(self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None) -> Found:
+    def found(
+        self,
+        model: LoadedModel,
+        candidates: Candidates,
+        show: int,
+        *,
+        answered: tuple[Answer, Floats] | None = None,
+        judged_as: str | None = None,
+        besides: Sequence[str] = (),
+    ) -> Found:
         """The documents of one query, best first, with their ranks under the global model and in the first stage too.
 
-        judged_as: id of the judged query whose documents these are; None for search results, which have no grades.
+        answered: the model's answer, and its scores, where they are known. judged_as: id of the judged query whose
+        documents these are; None for search results, which have no grades. besides: documents to show whatever their
+        ranks.
         """
-        answer, ours = model.answer(candidates)
+        answer, ours = model.answer(candidates) if answered is None else answered
         theirs = answer.by_everyone()
         ranks, ranks_everyone = _ranks(ours), _ranks(theirs)
         index = self.index if judged_as is None or self.judged_index is None else self.judged_index
@@ -207,7 +218,7 @@ class Lookup:
                 ranks={name: int(each[row]) for name, each in runs.items() if each[row]},
             )
             for row in np.argsort(ranks).tolist()
-            if first[row]
+            if first[row] or candidates.document_label(row) in besides
         ]
         return Found(documents, list(runs), weights_of_runs(answer) if documents else [])
 

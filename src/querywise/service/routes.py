@@ -42,10 +42,12 @@ from querywise.service.guards import (
 )
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel, PerModel, routed
+from querywise.service.online import Online
 from querywise.service.responses import JSON, ApiError, encode, json_response
 from querywise.service.service import Pace, Service
 
 _Asking = TypeVar("_Asking", bound=schema.WithDocuments | schema.WeightsRequest)
+_PACES: tuple[Pace, ...] = ("quick", "usual", "long")
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
 _LONG_TEXT = 1_000  # characters of a query: making a point of more takes milliseconds
 _MANY_LETTERS = 100_000  # of all texts of a request: making points of more may take a second, as long rankings do
@@ -59,13 +61,16 @@ _VECTOR = msgspec.json.Decoder(schema.VectorRequest)
 _JUDGEMENT = msgspec.json.Decoder(schema.JudgementRequest)
 _JUDGEMENT_BYTES = 100_000  # of a request
 _MOST_FOUND = 1_000  # candidates that are searched for
+_INTERLEAVE = msgspec.json.Decoder(schema.InterleaveRequest)
+_EVENTS = msgspec.json.Decoder(schema.EventsRequest)
+_EVENTS_BYTES = 200_000  # of a request
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 
 
 def add_routes(app: Api, service: Service) -> None:
     """Add every route that is in the OpenAPI document, in the order in which it lists them."""
     rank, look_up, status = RankRoutes(service), LookupRoutes(service), StatusRoutes(service)
-    judge = JudgeRoutes(service)
+    judge, online = JudgeRoutes(service), OnlineRoutes(service)
     for path, endpoint, request, response in (
         ("/v1/rank", rank.rank, schema.RankRequest, schema.RankResponse),
         ("/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
@@ -74,6 +79,8 @@ def add_routes(app: Api, service: Service) -> None:
         ("/v1/route", rank.route, schema.RouteRequest, schema.RouteResponse),
         ("/v1/vector", look_up.vector, schema.VectorRequest, schema.VectorResponse),
         ("/v1/judgements", judge.judge, schema.JudgementRequest, schema.JudgementResponse),
+        ("/v1/interleave", online.interleave, schema.InterleaveRequest, schema.InterleaveResponse),
+        ("/v1/events", online.events, schema.EventsRequest, schema.EventsResponse),
     ):
         app.add_body_route(path, endpoint, app.describe(request, response))
     for path, looked_up, shown in (
@@ -110,11 +117,17 @@ class RankRoutes(_Routes):
     """Documents that are sent with the request: ranking and explaining them."""
 
     async def rank(self, request: Request) -> Response:
-        """Rank the documents of one query."""
-        service = self._service
+        """Rank the documents of one query; interleaved with the answer of another model where two are compared."""
+        service, online = self._service, self._service.online
         async with self._read(_RANK, request) as (asked, features, model, large):
             pace = self._checked(asked, model, large)
-            answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
+            other = None if online is None else online.other(model, asked.query, asked.session)
+            if online is None or other is None:
+                answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
+            else:
+                pace = max(pace, self._checked(asked, other, large), key=_PACES.index)
+                answers, behind = await service.run(lambda: online.ranked(model, other, asked, features), request, pace)
+                online.answers["failed" if answers[0].impression is None else "interleaved"] += 1
         service.observe(behind)
         return json_response(answers[0])
 
@@ -256,40 +269,52 @@ class LookupRoutes(_Routes):
             ),
         ] = None,
         show: Annotated[int, Query(ge=1, le=1000, description="Documents to show.")] = 10,
+        session: Annotated[
+            str | None, Query(min_length=1, max_length=200, description="Who asks, where two models are compared.")
+        ] = None,
+        teams: Annotated[bool, Query(description="Tell which of two models each document is credited to.")] = False,
     ) -> Response:
         """Find candidates and rank them, by this query's model and by one model for all."""
         if (q is None) == (qid is None):
             raise ApiError(422, "one_query", "Give either q, a text to search for, or qid, a judged query.", "q")
         model, lookup, begun = self._service.models.current, self._service.lookup, time.perf_counter()
         asked, without_vectors = await self._service.vectors.of(schema.Query(id=qid or "", text=q), request)
+        online = self._service.online
+        other = None if online is None else online.other(model, asked, session)
 
         def job() -> schema.SearchResponse:
             candidates = lookup.candidates(asked, top, model)
             checkpoint()
             check_cost(model.cost, self._service.limits, candidates.sizes.tolist())
-            documents, runs, weights = lookup.found(model, candidates, show, judged_as=qid)
+            answered, drawn = model.answer(candidates), schema.InterleaveResponse("", [])
+            if online is not None and other is not None:
+                drawn = online.searched(model, other, candidates, answered, asked, session, show) or drawn
+            documents, runs, weights = lookup.found(
+                model, candidates, show, answered=answered, judged_as=qid, besides=drawn.documents
+            )
             checkpoint()
             explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
-            query = lookup.query(qid) if qid is not None else schema.KnownQuery("", q)
-            took = 1000 * (time.perf_counter() - begun)
             return schema.SearchResponse(
-                query=query,
+                query=lookup.query(qid) if qid is not None else schema.KnownQuery("", q),
                 model=model.version,
                 candidates=len(candidates.features),
                 documents=documents,
                 explanation=explanation,
                 neighbours=neighbours,
-                milliseconds=took,
+                milliseconds=1000 * (time.perf_counter() - begun),
                 runs=runs,
                 weights=weights,
                 judging=self._judging(qid, q, documents),
                 without_vectors=without_vectors,
+                impression=drawn.impression or None,
+                interleaved=drawn.documents,
+                teams=drawn.teams or [] if teams else [],
             )
 
-        left = self._service.limits.seconds - (time.perf_counter() - begun)
-        is_long = model.is_long([lookup.size_of(asked, top)])
-        threads = self._service.long if is_long else self._service.threads
-        found = await threads.run(job, request, seconds=left)
+        threads = self._service.long if model.is_long([lookup.size_of(asked, top)]) else self._service.threads
+        found = await threads.run(job, request, seconds=self._service.limits.seconds - (time.perf_counter() - begun))
+        if online is not None and other is not None:
+            online.answers["failed" if found.impression is None else "interleaved"] += 1
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
         return json_response(found)
 
@@ -377,6 +402,33 @@ class JudgeRoutes(_Routes):
             raise ApiError(503, "outcome_unknown", message) from None
 
 
+class OnlineRoutes(_Routes):
+    """Rankings before users: interleaved, and what users did with them."""
+
+    def _online(self) -> Online:
+        if self._service.online is None:
+            message = "Nothing is logged here: the service was started without a folder to log to."
+            raise ApiError(404, "not_logging", message)
+        return self._service.online
+
+    async def interleave(self, request: Request) -> Response:
+        """One list of two to five rankings of any engines, by team-draft; only where the service has `--log FOLDER`.
+
+        Drawn by chance, or with a `session` from that and the query, so that a repeat gives the same list.
+        """
+        online = self._online()
+        asked = decode(_INTERLEAVE, await read_body(request, self._service.limits))
+        found = online.interleaved(asked)
+        online.answers["interleaved"] += 1
+        return json_response(found)
+
+    async def events(self, request: Request) -> Response:
+        """Log clicks on impressions; answered once they are on the disk. The same event again counts once."""
+        online, limits = self._online(), self._service.limits
+        short = replace(limits, body_bytes=min(limits.body_bytes, _EVENTS_BYTES))
+        return json_response(await online.keep(decode(_EVENTS, await read_body(request, short)), limits))
+
+
 class StatusRoutes(_Routes):
     """The model that is served, and the state of the service."""
 
@@ -429,6 +481,7 @@ class StatusRoutes(_Routes):
         service, model = self._service, self._service.models.current
         text = service.metrics.text(model.version, type(model.ranker).__name__, service.models.problem is not None)
         text += service.vectors.metrics()
+        text += "" if service.online is None else service.online.metrics()
         return Response(text, media_type="text/plain; version=0.0.4")
 
 

@@ -13,6 +13,7 @@ else:
     JsonObject = dict[str, Any]  # msgspec evaluates types at run time and has no recursive ones
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Session = Annotated[str, Meta(min_length=1, max_length=200)] | None
 Size = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Values = list[float | None] | dict[str, float | None]
 _NUMBER = {"type": ["number", "null"]}
@@ -37,6 +38,9 @@ read_vector = msgspec.json.Decoder(Annotated[list[float], Meta(min_length=1, max
 # Not decoded either: it takes less time together with what it is checked against.
 Packed = Annotated[Raw, Meta(extra_json_schema={"type": "string", "contentEncoding": "base64"})]
 read_bytes = msgspec.json.Decoder(bytes).decode
+
+
+Ranking = Annotated[list[Annotated[str, Meta(min_length=1, max_length=1000)]], Meta(max_length=1000)]
 
 
 class Query(Struct, forbid_unknown_fields=True):
@@ -101,11 +105,17 @@ Documents = list[Document] | Table
 
 
 class RankRequest(Struct, forbid_unknown_fields=True):
-    """One query and its candidates."""
+    """One query and its candidates.
+
+    Where two models are compared: `session` is who asks, so that the same query again has the same answer, and with
+    `teams` the answer says which model each document is credited to.
+    """
 
     query: Query
     documents: Documents
     top: Count | None = None
+    session: Session = None
+    teams: bool = False
 
 
 class BatchRequest(Struct, forbid_unknown_fields=True):
@@ -242,6 +252,58 @@ class Judging(Struct):
     grades: dict[str, int]
 
 
+class InterleaveRequest(Struct, forbid_unknown_fields=True):
+    """Two to five rankings of one query, by any engines: for each its name and the ids of its documents, best first.
+
+    `session` and `teams` as in `/v1/rank`. `top`: how many documents are shown; all if it is left out.
+    """
+
+    query: Query
+    rankings: Annotated[dict[str, Ranking], Meta(min_length=2, max_length=5)]
+    top: Count | None = None
+    session: Session = None
+    teams: bool = False
+
+
+class InterleaveResponse(Struct, omit_defaults=True):
+    """One list of all, and the id to send clicks with.
+
+    `teams`: the number of the ranking that each document is credited to, from 0; null for none.
+    """
+
+    impression: str
+    documents: list[str]
+    teams: list[int | None] | None = None
+
+
+class Event(Struct, forbid_unknown_fields=True):
+    """A click on a document of an impression, or another action."""
+
+    impression: Annotated[str, Meta(max_length=400)]
+    document: Annotated[str, Meta(min_length=1, max_length=1000)]
+    action: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,39}$(?!\n)")] = "click"
+    position: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class EventsRequest(Struct, forbid_unknown_fields=True):
+    """What users did with impressions."""
+
+    events: Annotated[list[Event], Meta(min_length=1, max_length=100)]
+
+
+class EventsResponse(Struct):
+    """How many events were accepted, and are on the disk now, and how many were not.
+
+    `duplicates` are known already, `unknown` have an impression id that was not made here, `late` one that is older
+    than 30 minutes.
+    """
+
+    accepted: int
+    duplicates: int
+    unknown: int
+    late: int
+
+
 class RouteResponse(Struct):
     """The name in the engine of the model that answers the query, and the version of the model that chose it."""
 
@@ -256,12 +318,14 @@ class RankedDocument(Struct, gc=False):
     score: float
 
 
-class RankResponse(Struct):
+class RankResponse(Struct, omit_defaults=True):
     """The documents, best first, and the version of the model that ranked them."""
 
     query: str
     model: str
     documents: list[RankedDocument]
+    impression: str | None = None  # of an interleaved answer: what clicks are sent with
+    teams: list[int | None] | None = None
 
 
 class BatchResponse(Struct):
@@ -308,6 +372,8 @@ class SearchResponse(Struct):
 
     `candidates` were ranked; `documents` are the first of any order. `runs`: the first-stage orders that `ranks` of the
     documents tell of. `weights`: of runs, where the model weighs them. `judging`: only where results can be judged.
+    `interleaved`: where two models are compared, the ids of the documents to show, in this order, with the `impression`
+    to send clicks with, and the `teams` where they were asked for.
     `without_vectors`: the embedder did not make the query's vector, so documents were found by BM25 alone, and are
     ranked as if they were similar to nothing.
     """
@@ -323,6 +389,9 @@ class SearchResponse(Struct):
     weights: list[RunWeight]
     judging: Judging | None = None
     without_vectors: bool = False
+    impression: str | None = None
+    interleaved: list[str] = []
+    teams: list[int | None] = []
 
 
 class QueriesResponse(Struct):

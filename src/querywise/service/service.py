@@ -22,6 +22,7 @@ from querywise.service.limits import BoundedThreadPool, Limits, Turns
 from querywise.service.loaded_model import ModelFolder, Outcome
 from querywise.service.lookup import Lookup
 from querywise.service.metrics import Metrics
+from querywise.service.online import Online
 from querywise.service.query_vectors import QueryVectors
 from querywise.service.responses import ApiError
 
@@ -40,6 +41,7 @@ class Service:
     token: what requests must carry; None: requests need no token.
     judge: a file for the grades that documents are given on the page, which then needs a token; None: none are given.
     retrain: the command that trains the model on what was judged, for the page; None: none is known.
+    online: what is interleaved and logged; None: nothing is.
     poll_seconds: time between two looks at the model folder.
     """
 
@@ -52,12 +54,18 @@ class Service:
         token: str | None = None,
         judge: Path | None = None,
         retrain: str | None = None,
+        online: Online | None = None,
         poll_seconds: float = 1.0,
     ) -> None:
         self.models = models
         self.lookup = lookup or Lookup()
         self.lookup.check(models.current)
         models.accept = self.lookup.check
+        self.online = online
+        if online is not None and online.against is not None:
+            online.require_alike(models.current)
+            self.lookup.check(online.against.current)
+            online.against.accept = self.lookup.check
         self.limits = limits or Limits()
         self.token = token
         self.judging = None if judge is None else self._judged_in(judge)
@@ -73,7 +81,7 @@ class Service:
         self.turns = Turns(self.limits)  # in the event loop
         self.judges = BoundedThreadPool(self.limits)  # a disk that does not answer holds nobody else up
         self.vectors = QueryVectors(self.lookup, self.limits)
-        self._watcher = DaemonThreadPool(1)  # a folder that does not answer holds nobody up
+        self._watcher = DaemonThreadPool(2)  # a folder that does not answer holds nobody up
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0
@@ -87,34 +95,38 @@ class Service:
         return JudgementFile.opened(path, self.token, usual=0 if judged is None else int(judged.labels.max(initial=0)))
 
     async def watch(self) -> None:
-        """Reload the model whenever its folder changes, until cancelled."""
+        """Reload models whenever their folders change, until cancelled."""
+        against = None if self.online is None else self.online.against
+        await asyncio.gather(*(self._watch(each) for each in (self.models, against) if each is not None))
+
+    async def _watch(self, models: ModelFolder) -> None:
         before: str | None = None  # the problem there was when watching failed
         failed: str | None = None  # the problem since then
         while True:
             await asyncio.sleep(self.poll_seconds)
             try:
-                outcome = await self._refreshed()
+                outcome = await self._refreshed(models)
             except Exception as error:  # the watcher goes on, whatever happens
                 if failed is None:
-                    before = self.models.problem
+                    before = models.problem
                     logger.exception("the model folder cannot be watched")
                 failed = f"The model folder cannot be watched ({type(error).__name__}: {error})."
-                self.models.problem = failed
+                models.problem = failed
                 continue
-            if failed is not None and self.models.problem == failed:
-                self.models.problem = before
+            if failed is not None and models.problem == failed:
+                models.problem = before
             failed = None
             if outcome == "same":
                 continue
             self.metrics.reloads[outcome] += 1
             if outcome == "replaced":
-                logger.info("now serving model %s", self.models.current.version)
+                logger.info("now serving model %s", models.current.version)
             else:
-                logger.warning("still serving model %s: %s", self.models.current.version, self.models.problem)
+                logger.warning("still serving model %s: %s", models.current.version, models.problem)
 
-    async def _refreshed(self) -> Outcome:
+    async def _refreshed(self, models: ModelFolder) -> Outcome:
         """What became of the model; a TimeoutError if the folder does not answer, as on a disk that is gone."""
-        refreshing = asyncio.wrap_future(self._watcher.submit(self.models.refresh))
+        refreshing = asyncio.wrap_future(self._watcher.submit(models.refresh))
         await asyncio.wait([refreshing], timeout=self.refresh_seconds)
         if not refreshing.done():
             refreshing.cancel()  # it goes on if it has begun, and what it loads is served
@@ -122,12 +134,15 @@ class Service:
         return refreshing.result()
 
     async def close(self) -> None:
-        """Put the grades that are in a log into their file, within the time of a request, and accept no more work."""
+        """Put what waits into files, within the time of a request, and accept no more work."""
         try:
             if self.judging is not None:
                 await self.judges.run(self.judging.compact)
         except ApiError as error:
             logger.warning("the newest judgements stay in their log, to be read at the next start: %s", error.message)
+        if self.online is not None:
+            with contextlib.suppress(ApiError):  # what nobody waits for is lost where the disk does not answer
+                await self.judges.run(self.online.log.close)
         for pool in (self.readers, self.threads, self.long, self.explainers, self.long_explainers, self.judges):
             pool.close()
         self.vectors.close()

@@ -1,0 +1,195 @@
+"""The log of an experiment: what was shown and what was clicked, as User Behavior Insights, a record a line.
+
+Every service writes files of its own, so that several can share a folder. Lines that wait are written together, brought
+to the disk, and only then acknowledged. A line is there whole or not at all: what a failed write has left is cut off,
+and a last line that a killed process has left unfinished is not read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import NamedTuple
+
+from querywise.data.click_files import GROWING
+from querywise.errors import DataError
+from querywise.runtime.files import (
+    OutputFolder,
+    append_bytes,
+    atomic_file,
+    make_folder,
+    read_regular_file,
+    refused_if_not_written,
+)
+from querywise.runtime.locks import locked
+from querywise.runtime.threads import DaemonThreadPool
+
+MOST_BYTES = 10_000_000_000  # of a folder
+FILE_BYTES = 50_000_000  # after which another file is begun, and this one packed
+_WAITING_BYTES = 16_000_000  # of lines that are not written yet
+_CLOSING_SECONDS = 5.0  # for the last lines
+_GATHER_SECONDS = 0.5  # for lines that nobody waits for
+_KEY = "signing.key"
+_KEY_BYTES = 32
+logger = logging.getLogger("querywise.service")
+FOLDER = OutputFolder(
+    a_file="this is a file; the log of an experiment is a folder.",
+    makes_parents=False,
+    in_place=True,
+    belongs=lambda name: name == _KEY or name.startswith((GROWING, ".")),
+    stray="is not of the log of an experiment. Name another folder, or a new one.",
+)
+
+
+class _Waiting(NamedTuple):
+    """Lines that are to be written: what makes them, about how many bytes, how many, and who waits for them."""
+
+    made: Callable[[], bytes]
+    size: int
+    done: Future[None] | None
+
+
+class EventLog:
+    """A folder that lines are added to.
+
+    path: the folder; made if its parent is there. most_bytes: of all files in it. file_bytes: of one, about.
+
+    `key`: what ids are signed with; services with the same folder have the same. `lost`: lines that could not be
+    written and that nobody waited for. `problem`: why the last write failed; None if it did not.
+    """
+
+    def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES, file_bytes: int = FILE_BYTES) -> None:
+        FOLDER.check(path)
+        make_folder(path)
+        self.path = path.resolve()
+        self.key = _signing_key(self.path)
+        self.lost = self.written = 0
+        self.problem: str | None = None
+        self._most, self._file_bytes = most_bytes, file_bytes
+        self._changing = threading.Lock()
+        self._urgent = threading.Event()
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._closed = False
+        self._file: Path | None = None  # where lines are added, once there are any
+        self._end = 0  # its complete lines
+        self._total = self._size()
+        self._writer = DaemonThreadPool(1)
+        self._packer = DaemonThreadPool(1)
+
+    def add(self, made: Callable[[], bytes], size: int, *, awaited: bool) -> Future[None] | None:
+        """Have lines written soon, which are made when they are; size: about how many bytes they have.
+
+        awaited: give a future that is done once they are on the disk, and that has a DataError if they are not.
+        Without, they are written when there are more, or after half a second.
+        """
+        done: Future[None] | None = Future() if awaited else None
+        with self._changing:
+            if self._waiting_bytes + size > _WAITING_BYTES:
+                if done is None:
+                    self.lost += 1
+                    return None
+                raise DataError("More events are waiting to be written than fit in memory. Try again in a moment.")
+            if self._closed:
+                raise DataError("The service is stopping. Try again in a moment.")
+            first = not self._waiting
+            self._waiting.append(_Waiting(made, size, done))
+            self._waiting_bytes += size
+            if awaited:
+                self._urgent.set()
+            if first:
+                self._writer.submit(self._write_waiting)
+        return done
+
+    def close(self) -> None:
+        """Write what waits."""
+        with self._changing:
+            self._closed = True
+            self._urgent.set()
+        with contextlib.suppress(RuntimeError, TimeoutError):  # it was closed before; the disk does not answer
+            self._writer.submit(lambda: None).result(_CLOSING_SECONDS)
+        self._writer.shutdown()
+        self._packer.shutdown()
+
+    def _write_waiting(self) -> None:
+        self._urgent.wait(_GATHER_SECONDS)
+        with self._changing:
+            batch, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self._urgent.clear()
+        error: DataError | None = None
+        try:
+            self._write(b"".join(each.made() for each in batch))
+        except Exception as failed:  # noqa: BLE001 - whatever it is, whoever waits is told, and the service goes on
+            reason = failed.strerror or failed if isinstance(failed, OSError) else failed
+            error = DataError(str(failed)) if isinstance(failed, DataError) else DataError(f"{self.path}: {reason}")
+            if self.problem is None:
+                logger.warning("the log of the experiment cannot be written: %s", error)
+        self.problem = None if error is None else str(error)
+        self.lost += sum(each.done is None for each in batch) if error is not None else 0
+        self.written += len(batch) if error is None else 0
+        for each in batch:
+            if each.done is not None and error is None:
+                each.done.set_result(None)
+            elif each.done is not None:
+                each.done.set_exception(error)
+
+    def _write(self, content: bytes) -> None:
+        if self._total + len(content) > self._most:
+            self._total = self._size()  # files may have been taken away
+        if self._total + len(content) > self._most:
+            raise DataError(
+                f"{self.path}: the log is full; it may have {self._most} bytes. Move files away, or name another."
+            )
+        if self._file is None:
+            name = f"{GROWING}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(4).hex()}.ndjson"
+            self._file, self._end = self.path / name, 0
+        append_bytes(self._file, content, after=self._end, like=self._file)
+        self._end += len(content)
+        self._total += len(content)
+        if self._end >= self._file_bytes:
+            self._packer.submit(_packed, self._file)
+            self._file = None
+
+    def _size(self) -> int:
+        return sum(each.stat().st_size for each in self.path.glob(f"{GROWING}*") if each.is_file())
+
+
+def _signing_key(folder: Path) -> bytes:
+    """The key in a folder, made by whoever comes first; nobody but its owner can read the file."""
+    path = folder / _KEY
+    with contextlib.suppress(FileNotFoundError):
+        return _read_key(path)
+    with refused_if_not_written(path), locked(folder / f".{_KEY}.lock"):
+        with contextlib.suppress(FileNotFoundError):
+            return _read_key(path)
+        made = os.urandom(_KEY_BYTES)
+        with atomic_file(path) as beside:
+            beside.chmod(0o600)
+            beside.write_bytes(made)
+    return made
+
+
+def _read_key(path: Path) -> bytes:
+    found = read_regular_file(path, path.parent, _KEY_BYTES)
+    if len(found) != _KEY_BYTES:
+        raise DataError(f"{path}: {len(found)} bytes; expected {_KEY_BYTES}. Remove it: ids signed before end.")
+    return found
+
+
+def _packed(path: Path) -> None:
+    """Pack a file that no lines are added to any more; until it is packed whole, it stays as it is."""
+    try:
+        packed = atomic_file(path.with_name(f"{path.name}.gz"))
+        with packed as beside, open(path, "rb") as plain, gzip.open(beside, "wb", compresslevel=6) as out:
+            shutil.copyfileobj(plain, out)
+        path.unlink()
+    except (DataError, OSError) as error:
+        logger.warning("%s stays as it is: %s", path, error)

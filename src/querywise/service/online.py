@@ -1,0 +1,232 @@
+"""Two models before users: which requests are interleaved, what of them is logged, and the clicks that come back."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from querywise.contracts.answers import Answer
+from querywise.data.judged import Candidates
+from querywise.errors import DataError, QuerywiseError
+from querywise.measures.order import order
+from querywise.online.impression_ids import read_id
+from querywise.online.log import EventLog
+from querywise.online.records import WINDOW_SECONDS, click_record, draw_once, is_arm, is_drawn
+from querywise.runtime.arrays import Floats
+from querywise.service.limits import Limits
+from querywise.service.loaded_model import LoadedModel, ModelFolder
+from querywise.service.metrics import metric
+from querywise.service.responses import ApiError, RequestDataError
+from querywise.service.schema import (
+    EventsRequest,
+    EventsResponse,
+    InterleaveRequest,
+    InterleaveResponse,
+    Query,
+    RankedDocument,
+    RankRequest,
+    RankResponse,
+)
+
+_REMEMBERED = 100_000  # clicks, so that the same one again is not logged
+_AHEAD_SECONDS = 60  # that another machine's clock may be ahead
+_RECORD_BYTES = 300  # of a record beside its ids, about
+_ANSWERS = "Answers of an experiment: interleaved; alone, of one model; failed, of one because the other failed."
+_EVENTS = "Events that were sent, by what became of them."
+_LOST = "Impressions that could not be logged."
+_FAILING = "1 while the log of impressions and clicks cannot be written."
+
+
+class Online:
+    """What is interleaved and logged.
+
+    log: where impressions and clicks go. against: the model that the one served is compared with; None: only rankings
+    that are sent are interleaved. share: of the queries, to be interleaved; from 0 to 1.
+    """
+
+    def __init__(self, log: EventLog, against: ModelFolder | None = None, *, share: float = 1.0) -> None:
+        if not 0 <= share <= 1:
+            raise DataError(f"share={share}: expected a number from 0 to 1.", arguments=("share",))
+        self.log = log
+        self.against = against
+        self.share = share
+        self.answers: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self._seen: dict[bytes, None] = {}
+        self._compared = "", "", False  # versions of two models, and whether they take the same features
+
+    @staticmethod
+    def opened(log: Path, against: Path | None, share: float) -> Online:
+        """The experiment of a service; refused if its log or its other model cannot be used."""
+        made = Online(EventLog(log), share=share)
+        made.against = None if against is None else ModelFolder(against)
+        return made
+
+    def require_alike(self, model: LoadedModel) -> None:
+        """Refuse two models that do not take the same features."""
+        if self.against is not None and not self._are_alike(model, self.against.current):
+            raise DataError(
+                f"against={str(self.against.folder)!r}: this model does not take the features of the one it is "
+                f"compared with: {self.against.current.manifest.feature_count} and {model.manifest.feature_count}, or "
+                "with other names or missing values. Fit both on features of one kind.",
+                arguments=("against",),
+            )
+
+    def _are_alike(self, model: LoadedModel, other: LoadedModel) -> bool:
+        if self._compared[:2] != (model.version, other.version):
+            ours, theirs = model.manifest, other.manifest
+            alike = model.features.names == other.features.names and ours.missing == theirs.missing
+            self._compared = model.version, other.version, alike
+        return self._compared[2]
+
+    def other(self, model: LoadedModel, query: Query, session: str | None) -> LoadedModel | None:
+        """The model that an answer is interleaved with; None where the query is answered by the one served alone."""
+        if self.against is None:
+            return None
+        other = self.against.current
+        if self._are_alike(model, other) and is_drawn(self.log.key, self.share, query.text or query.id, session):
+            return other
+        self.answers["alone"] += 1
+        return None
+
+    def ranked(
+        self, model: LoadedModel, other: LoadedModel, asked: RankRequest, features: Floats | None
+    ) -> tuple[list[RankResponse], list[Answer]]:
+        """The answers of two models, interleaved; of the first alone, without an impression, if the other fails."""
+        [ours], behind = model.rank([asked], features)
+        try:
+            [theirs], _ = other.rank([asked], features)
+        except QuerywiseError:
+            return [ours], behind
+        lists = [[each.id for each in answer.documents] for answer in (ours, theirs)]
+        arms = dict(zip(_names(model, other), lists, strict=True))
+        shown = self.shown(arms, asked.query, asked.session, asked.top, far=_is_far(behind[0]))
+        # Scores of two models cannot be compared: documents have those of their positions, for who sorts by score.
+        documents = [RankedDocument(each, 1 / place) for place, each in enumerate(shown.documents, start=1)]
+        teams = shown.teams if asked.teams else None
+        return [msgspec.structs.replace(ours, documents=documents, impression=shown.impression, teams=teams)], behind
+
+    def searched(
+        self,
+        model: LoadedModel,
+        other: LoadedModel,
+        candidates: Candidates,
+        answered: tuple[Answer, Floats],
+        query: Query,
+        session: str | None,
+        show: int,
+    ) -> InterleaveResponse | None:
+        """The documents of a search to show, of two models' orders; None if the other one fails.
+
+        answered: the answer of the one that is served, and its scores.
+        """
+        try:
+            _, theirs = other.answer(candidates)
+        except QuerywiseError:
+            return None
+        orders = [order(scores, candidates.starts).tolist() for scores in (answered[1], theirs)]
+        lists = [[candidates.document_label(row) for row in best[:show]] for best in orders]
+        arms = dict(zip(_names(model, other), lists, strict=True))
+        return self.shown(arms, query, session, show, far=_is_far(answered[0]))
+
+    def interleaved(self, asked: InterleaveRequest) -> InterleaveResponse:
+        """The answer to a request to interleave rankings that come with it."""
+        wrong = next((name for name in asked.rankings if not is_arm(name)), None)
+        if wrong is not None:
+            said = f"A ranking cannot be called {wrong!r:.100}: expected up to 60 ASCII letters, digits, - and _."
+            raise RequestDataError(said, "rankings")
+        shown = self.shown(asked.rankings, asked.query, asked.session, asked.top)
+        if not asked.teams:
+            shown.teams = None  # pages have no need to know
+        return shown
+
+    def shown(
+        self,
+        rankings: Mapping[str, Sequence[str]],
+        query: Query,
+        session: str | None,
+        top: int | None,
+        *,
+        far: bool | None = None,
+    ) -> InterleaveResponse:
+        """Interleave rankings, by their names, and have the impression logged soon."""
+        drawn = draw_once(self.log.key, rankings, query.text or query.id, session, top)
+        shown = replace(drawn, kind=query.class_, far=far)
+        signed = shown.id.signed(self.log.key)
+        size = sum(map(len, shown.draw.documents)) + len(shown.text) + len(signed) + _RECORD_BYTES
+        self.log.add(lambda: shown.record(signed), size, awaited=False)
+        return InterleaveResponse(signed, list(shown.draw.documents), list(shown.draw.teams))
+
+    async def keep(self, asked: EventsRequest, limits: Limits) -> EventsResponse:
+        """Log events whose impressions are known and young enough, each once, and return when they are on the disk."""
+        counts, fresh, now = Counter[str](), dict[bytes, bytes](), time.time()
+        for event in asked.events:
+            known = read_id(event.impression, self.log.key)
+            said = "\0".join((event.impression, event.document, event.action))
+            name = hashlib.blake2b(said.encode(errors="surrogatepass"), digest_size=16).digest()
+            if known is None:
+                counts["unknown"] += 1
+            elif not -_AHEAD_SECONDS <= now - known.seconds <= WINDOW_SECONDS:
+                counts["late"] += 1
+            elif name in self._seen or name in fresh:
+                counts["duplicates"] += 1
+            else:
+                fresh[name] = click_record(event.impression, event.document, event.action, event.position)
+        if fresh:
+            await self._kept(b"".join(fresh.values()), limits)
+            self._seen |= dict.fromkeys(fresh)
+            for name in list(self._seen)[: max(len(self._seen) - _REMEMBERED, 0)]:
+                del self._seen[name]
+        counts["accepted"] = len(fresh)
+        self.events.update(counts)
+        return EventsResponse(**{name: counts[name] for name in ("accepted", "duplicates", "unknown", "late")})
+
+    async def _kept(self, lines: bytes, limits: Limits) -> None:
+        try:
+            done = self.log.add(lambda: lines, len(lines), awaited=True)
+            assert done is not None
+            await asyncio.wait_for(asyncio.wrap_future(done), limits.seconds)
+        except DataError as error:
+            self.events["lost"] += 1
+            raise ApiError(503, "not_kept", f"The events were not kept. {error}") from None
+        except TimeoutError:
+            self.events["lost"] += 1
+            message = (
+                "Whether the events were kept is not known: there was no answer from the disk within "
+                f"{limits.seconds:g} seconds. Send them again; the same event twice counts once."
+            )
+            raise ApiError(503, "outcome_unknown", message) from None
+
+    def metrics(self) -> str:
+        """Counts in the format of Prometheus."""
+        kinds = ("interleaved", "alone", "failed")
+        answers = (f'querywise_online_answers_total{{outcome="{each}"}} {self.answers[each]}' for each in kinds)
+        outcomes = ("accepted", "duplicates", "unknown", "late", "lost")
+        events = (f'querywise_online_events_total{{outcome="{each}"}} {self.events[each]}' for each in outcomes)
+        return "".join(
+            (
+                metric("online_answers_total", "counter", _ANSWERS, answers),
+                metric("online_events_total", "counter", _EVENTS, events),
+                metric("online_impressions_lost_total", "counter", _LOST, self.log.lost),
+                metric("online_log_failing", "gauge", _FAILING, int(self.log.problem is not None)),
+            )
+        )
+
+
+def _names(model: LoadedModel, other: LoadedModel) -> tuple[str, str]:
+    """What two models are called in ids: by their versions; the same model twice has two names."""
+    return model.version, other.version if other.version != model.version else f"{other.version}-2"
+
+
+def _is_far(answer: Answer) -> bool | None:
+    """Whether a query is beyond the distance at which the model backs off; None of a model that never does."""
+    known = [each.place.known for each in answer.neighbourly if each.place and each.place.known]
+    return bool(known[0].far()[0]) if known and math.isfinite(known[0].limit) else None
