@@ -7,6 +7,7 @@ judged queries like it lie. Nothing is indexed again, and any engine that search
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Self, TypeAlias
@@ -14,6 +15,7 @@ from typing import Literal, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from querywise.contracts.estimators import Estimator
+from querywise.data.query_table import odd_lengths
 from querywise.data.vectors import lengths_of
 from querywise.display.words import counted
 from querywise.errors import DataError, NotFittedError
@@ -24,6 +26,7 @@ from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.parameters import forget_derived
 from querywise.runtime.progress import track
 from querywise.runtime.stored import Known, Number, Optional, Several, Table, Text, Whole, contents, ints, require
+from querywise.runtime.threads import one_blas_thread
 
 Kind: TypeAlias = Literal["auto", "linear", "by-query", "off"]
 LINEAR = Kernel(1.0, None)
@@ -248,7 +251,8 @@ class AdaptedVectors(Estimator):
                 f"The query vectors have the shape {given.shape}; this adapter was trained on vectors of {expected} "
                 "numbers."
             )
-        lengths_of(range(len(table)), table, "query vectors", "query")  # refuses what is not finite
+        if len(odd_lengths(table)):
+            lengths_of(range(len(table)), table, "query vectors", "query")  # which refuses them
         return table, given.ndim == 2
 
     def explain(self, query_vector: Floats, documents: Given | None = None, *, show: int = 10) -> Shift:
@@ -548,14 +552,14 @@ def _moved(
     kind = landmarks.dtype
     own = queries.astype(kind)
     moved = queries
-    if linear is not None and len(linear):
-        moved = moved + own @ linear.astype(kind, copy=False)
-    if exponential is not None and len(exponential):
-        moved = moved + kernel.exponential(own, landmarks) @ exponential.astype(kind, copy=False)
-    found: Floats = unit(moved.astype(np.float64))
-    zeros = np.abs(queries).max(axis=1, initial=0.0) == 0
-    found[zeros] = 0.0
-    return found
+    with one_blas_thread() if len(queries) == 1 else nullcontext():  # more of them would wait for one another
+        if linear is not None and len(linear):
+            moved = moved + own @ linear.astype(kind, copy=False)
+        if exponential is not None and len(exponential):
+            moved = moved + kernel.exponential(own, landmarks) @ exponential.astype(kind, copy=False)
+    found: Floats = unit(moved.astype(np.float64, copy=False))
+    known = queries.any(axis=1)
+    return found if known.all() else np.where(known[:, None], found, 0.0)
 
 
 def _landmarks(count: int, most: int) -> Ints:

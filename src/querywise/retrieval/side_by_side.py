@@ -24,7 +24,7 @@ _COARSE = 4  # with more of them
 def unit(vectors: Floats) -> Floats:
     """The same vectors of length 1; those of zeros stay."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    found: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    found: Floats = vectors / np.where(lengths > 0, lengths, 1.0)
     return found
 
 
