@@ -558,7 +558,7 @@ def _moved(
         if exponential is not None and len(exponential):
             moved = moved + kernel.exponential(own, landmarks) @ exponential.astype(kind, copy=False)
     found: Floats = unit(moved.astype(np.float64, copy=False))
-    known = queries.any(axis=1)
+    known = np.asarray(queries.any(axis=1))
     return found if known.all() else np.where(known[:, None], found, 0.0)
 
 
