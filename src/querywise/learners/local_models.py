@@ -113,10 +113,6 @@ class PreparedRows:
         if hasattr(self, "gains_"):
             checked_gains(self.gains_, self.labels_)
 
-    def _data(self) -> Judged:
-        worth: dict[str, Any] = {name: getattr(self, f"{name}_", None) for name in _WORTH}
-        return Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_, **worth)
-
     @property
     def everyone(self) -> Learner:
         """The global model: prior, back-off."""
@@ -133,7 +129,8 @@ class PreparedRows:
     def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> FittedModels:
         """One model per row. A row without a query that has pairs, or with all of them alike, is the global model."""
         local = self.learner.local(self.everyone_) if isinstance(self.learner, TeachesLocally) else self.learner
-        data = self._data()
+        worth: dict[str, Any] = {name: getattr(self, f"{name}_", None) for name in _WORTH}
+        data = Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_, **worth)
         has_pairs = data.pairs > 0
         rows = query_weights.toarray() * has_pairs
 

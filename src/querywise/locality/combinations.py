@@ -123,10 +123,10 @@ def nearest_sums(
                 else:
                     high = middle
             cut = max(point - values[low], values[low + count - 1] - point)
-            left = _places_before(values, begin, end, point - (cut - tied), True)
-            right = max(left, _places_before(values, begin, end, point + (cut - tied), False))
-            first = _places_before(values, begin, end, point - (cut + tied), False)
-            last = _places_before(values, begin, end, point + (cut + tied), True)
+            left = places_before(values, begin, end, point - (cut - tied), True)
+            right = max(left, places_before(values, begin, end, point + (cut - tied), False))
+            first = places_before(values, begin, end, point - (cut + tied), False)
+            last = places_before(values, begin, end, point + (cut + tied), True)
             near, total = right - left, sums[right] - sums[left]
             equal, shared = last - first - near, sums[last] - sums[first] - total
             if equal > 0:
@@ -135,7 +135,7 @@ def nearest_sums(
 
 
 @compiled
-def _places_before(values: Floats, low: int, high: int, target: float, equal_too: bool) -> int:
+def places_before(values: Floats, low: int, high: int, target: float, equal_too: bool) -> int:
     """The first place whose value is above the target, or, unless equal ones come before too, not below it."""
     while low < high:
         middle = (low + high) // 2

@@ -23,6 +23,7 @@ from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Judged
 from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
+from querywise.locality.combinations import places_before
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.compiled import compiled, compiled_loosely
 from querywise.runtime.parameters import number_of
@@ -169,7 +170,7 @@ def _choose(
     for number in range(1, len(centres)):
         _add_up(least, chances)
         for t in range(trials):
-            chosen[t] = _place(chances, draws[number - 1, t] * total)
+            chosen[t] = places_before(chances, 0, count - 1, draws[number - 1, t] * total, False)
         _take(points, chosen, candidates)
         _squares(across, candidates, found)
         best = 0
@@ -213,19 +214,6 @@ def _take(points: Floats, chosen: Ints, found: Floats) -> None:
     for t in range(len(chosen)):
         for j in range(points.shape[1]):
             found[t, j] = points[chosen[t], j]
-
-
-@compiled
-def _place(sums: Floats, target: float) -> int:
-    """The first place whose sum is not below the target, or the last."""
-    low, high = 0, len(sums) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if sums[middle] < target:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled

@@ -249,13 +249,8 @@ class Search:
             close = columns[close]
         return int(close[0]) if len(close) == 1 else int(self._first(place, close, 1)[0])
 
-    def _among(self, place: Floats, gaps: Floats, slack: float, k: int) -> Shared:
-        """The k nearest by rough squared distances: those that are near the k-th are looked at again."""
-        cut = _smallest(gaps, k)
-        return self._shared(place, gaps, slack, k, cut, (gaps <= cut + slack).nonzero()[0])
-
     def _shared(self, place: Floats, gaps: Floats, slack: float, k: int, cut: float, close: Ints) -> Shared:
-        """The same, given the k-th rough distance and those up to it."""
+        """The k nearest by rough squared distances, given the k-th of these and the points up to it."""
         if len(close) <= k:
             return Shared(close, np.ones(len(close)))
         sure, doubtful = close[gaps[close] < cut - slack], close[gaps[close] >= cut - slack]
@@ -276,7 +271,8 @@ class Search:
             slack = _slack(np.einsum("ij,ij->i", part, part), self.longest)
             _require_near(slack)
             for row, gaps in enumerate(rough):
-                each = self._among(part[row], gaps, float(slack[row]), k)
+                cut, off = _smallest(gaps, k), float(slack[row])  # those near the k-th are looked at again
+                each = self._shared(part[row], gaps, off, k, cut, (gaps <= cut + off).nonzero()[0])
                 if len(each.columns) > k:
                     shared[block.start + row] = each
                 else:

@@ -71,7 +71,8 @@ class Locality:
         if self.back_off is not None and not 0 < self.back_off <= 1:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
-        self.points_ = self._training_points(data)
+        view = self.view_
+        self.points_ = cached("points", view, data, lambda: np.asarray(data.by_query(view.points)))
         forget_derived(self)
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
@@ -81,9 +82,6 @@ class Locality:
         self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off, data)
         self.make_ready()
         return self
-
-    def _training_points(self, data: Training) -> Floats:
-        return cached("points", self.view_, data, lambda: np.asarray(data.by_query(self.view_.points)))
 
     def _limit(self, share: float, data: Training) -> float:
         """The distance that this share of the training queries have at most from the nearest other one."""

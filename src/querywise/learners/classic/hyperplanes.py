@@ -71,7 +71,8 @@ class MultipleHyperplanes(OneModel):
                 two, own = _of_two_grades(used, weights, lower, upper)
                 if len(two):
                     grades.append((lower, upper))
-                    hyperplanes.append(self._machine().fit(two, query_weights=own).weights_)
+                    machine = RankSVM(self.l2, loss=self.loss, pairs=self.pairs, scale=self.scale)
+                    hyperplanes.append(machine.fit(two, query_weights=own).weights_)
         self.grades_ = np.array(grades, np.int64)
         self.hyperplanes_ = np.array(hyperplanes)
         return self
@@ -89,9 +90,6 @@ class MultipleHyperplanes(OneModel):
     def form(self) -> Refusal:
         """None: an engine counts no votes."""
         return depends_on_the_list(type(self), "counts votes among the documents of the query", "Fit ranksvm instead.")
-
-    def _machine(self) -> RankSVM:
-        return RankSVM(self.l2, loss=self.loss, pairs=self.pairs, scale=self.scale)
 
 
 def _of_two_grades(data: Judged, query_weights: Floats, lower: int, upper: int) -> tuple[Judged, Floats]:

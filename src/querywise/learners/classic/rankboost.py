@@ -164,12 +164,10 @@ class _Pairs:
         """The stump with the largest |r|: r, its feature and the number of its threshold."""
         step = max(1, _BLOCK // len(self._scores))
         blocks = [(first, min(first + step, len(self._codes))) for first in range(0, len(self._codes), step)]
-        found = in_threads(self._best_among, blocks)
+        kernel, pairs = self._kernels.best_stump, (self._codes, self._counts, self._potentials)
+        found = in_threads(lambda block: kernel(*pairs, *block), blocks)
         weight, column, number = max(found, key=lambda each: abs(each[0]), default=(0.0, -1, -1))
         return weight / self._loss, column, number
-
-    def _best_among(self, block: tuple[int, int]) -> tuple[float, int, int]:
-        return self._kernels.best_stump(self._codes, self._counts, self._potentials, *block)
 
     def add(self, column: int, number: int, weight: float) -> float:
         """Add a stump to the scores; the loss that is left."""

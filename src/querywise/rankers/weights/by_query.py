@@ -409,9 +409,6 @@ class ForestWeights(Fusion):
     the measure, and the weight with the highest prediction is used. Of equally good ones it is the nearest to the
     weights for all queries. There is no comparison with these: see WeightsByQuery.
 
-    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
-    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
-    counts 0 there.
     measure: the measure that weights maximise: map, ndcg or ndcg@k.
     trees: how many trees the forest has.
     seed: of the forest's random choices.

@@ -46,8 +46,7 @@ from querywise.retrieval.signals import signals
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.stored import FITTED, Known, Number, Whole, contents, floats, require
 
-STEP = 0.05
-_STEPS = 20  # 1 / STEP
+_STEPS = 20  # of 0.05, from 0 to 1
 _WHOLE_GRID = 3  # runs up to which the whole grid of that step is tried
 _MOST = 1000  # points of the coarser grid of more runs
 _TIED = 1e-12  # of a measure: less is rounding
@@ -236,7 +235,12 @@ class OwnWeights(NamedTuple):
 
 
 class Fusion(AnyRanker):
-    """A weighted sum of the runs' normalised scores. `weights_` are the common weights."""
+    """A weighted sum of the runs' normalised scores. `weights_` are the common weights.
+
+    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
+    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
+    counts 0 there.
+    """
 
     normalise: EngineNormalisation
     weights_: Floats
@@ -326,12 +330,7 @@ def refusal(whose: type) -> Refusal:
 
 @dataclass(eq=False, repr=False)
 class EqualWeights(Fusion):
-    """Every run counts the same: CombSUM; with `rank`, reciprocal rank fusion. Nothing is learned.
-
-    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
-    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
-    counts 0 there.
-    """
+    """Every run counts the same: CombSUM; with `rank`, reciprocal rank fusion. Nothing is learned."""
 
     normalise: EngineNormalisation = "opensearch-min-max"
 
@@ -352,9 +351,6 @@ class Weights(Fusion):
     weights. With more than three runs a coarser grid is tried, and then moves of 0.05 from one run to another. What was
     judged beyond the candidates counts.
 
-    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
-    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
-    counts 0 there.
     measure: the measure that weights maximise: map, ndcg or ndcg@k.
     """
 
@@ -467,9 +463,6 @@ class Confidence(Fusion):
 
     sign: what says how sure a run is.
     run: the run whose confidence decides, by name; none is the last run for margin, and the first for entropy.
-    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
-    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
-    counts 0 there.
     """
 
     sign: Literal["margin", "entropy"] = "margin"
