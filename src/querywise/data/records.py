@@ -39,11 +39,11 @@ def records_of(corpus: Path) -> Records:
     elif corpus.suffix in (".csv", ".tsv"):
         yield from _numbered(_cells(corpus), corpus)
     else:
-        for where, line in lines_of(corpus):
+        for where, line in text_lines(corpus):
             yield where, read_record(line, where, example=EXAMPLE)
 
 
-def lines_of(path: Path) -> Iterator[tuple[str, str]]:
+def text_lines(path: Path) -> Iterator[tuple[str, str]]:
     """The lines of a text file that are not empty, each with its place for messages."""
     try:
         with path.open("rb") as file:

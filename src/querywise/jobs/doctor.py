@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from querywise.display.words import counted
 from querywise.jobs.trials import Outcome, tried
 from querywise.runtime.threads import available_cores
 from querywise.runtime.values import Json, JsonObject
@@ -151,7 +152,7 @@ def lines(found: Examined) -> Iterator[str]:
     yield f"querywise {about['querywise']}, in {about['folder']}"
     kind = ", ".join(about[each] for each in ("implementation", "system", "machine"))
     yield f"Python {about['python']} ({kind}), {about['executable']}"
-    yield f"{_counted(available_cores(), 'core')} to work with, {machine_memory() / 1e9:.1f} GB of memory"
+    yield f"{counted(available_cores(), 'core')} to work with, {machine_memory() / 1e9:.1f} GB of memory"
     yield from _compiled_lines(found)
     yield ""
     yield "Required"
@@ -291,10 +292,6 @@ def _numbers(version: str) -> list[int]:
     while parts and parts[-1] == 0:
         parts.pop()
     return parts
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 if __name__ == "__main__":

@@ -16,13 +16,14 @@ import numpy as np
 from querywise.contracts.asking import OneModel
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
+from querywise.learners.trees.growth import check_bounds
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.packages import Package
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import cores
 
 _INSTALL = "pip install 'querywise[peers]'"
-_LARGEST = 2**31 - 1
+_LEAST = {"trees": 1, "depth": 1, "patience": 1, "stop_at": 1, "bag": 1, "seed": 0}
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag, as LambdaMART has it
 _LARGEST_GRADE = 31  # above it, XGBoost's gain of a grade is too large to be a number
 OBJECTIVES = ("rank:ndcg", "rank:map", "rank:pairwise")
@@ -73,7 +74,7 @@ class Peer(OneModel):
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Grow the forests; with `valid`, each until its NDCG@`stop_at` there no longer rises."""
-        self._check()
+        check_bounds(self, _LEAST, self.learning_rate, depth=16)
         data.require_preferences()
         if data.gains is not None or data.query_weights is not None or data.document_weights is not None:
             raise DataError(
@@ -113,16 +114,6 @@ class Peer(OneModel):
 
     def _threads(self) -> int:
         return cores() if self.threads is None else self.threads
-
-    def _check(self) -> None:
-        kind = type(self).__name__
-        limits = {"trees": 1, "depth": 1, "patience": 1, "stop_at": 1, "bag": 1, "seed": 0}
-        for name, lowest in limits.items():
-            value, most = getattr(self, name), 16 if name == "depth" else _LARGEST
-            if not lowest <= value <= most:
-                raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {most}.")
-        if not 0 < self.learning_rate <= 1:
-            raise DataError(f"{kind}(learning_rate={self.learning_rate}) must lie above 0 and at most at 1.")
 
 
 def installed(library: str) -> ModuleType:

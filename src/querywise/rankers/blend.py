@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
-from itertools import combinations
+from functools import cached_property, partial
+from itertools import combinations, product
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -34,6 +34,7 @@ from querywise.locality.views.learned import GradientView, LearnedMetric
 from querywise.locality.views.looking import looked_at, without_vector
 from querywise.locality.views.topmean import top_shares
 from querywise.rankers.neighbors import fitted_view
+from querywise.rankers.weights.fusion import climbed
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached, caching, not_caching
 from querywise.runtime.parameters import forget_derived, unfitted
@@ -43,7 +44,6 @@ from querywise.runtime.stored import FITTED, SHARE, Absent, Known, Optional, Sev
 SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")
 _STEPS = (0.2, 0.1, 0.05)  # how much weight moves from one ranker to another at a time
-_RISE = 1e-9  # of a measure: less is rounding
 _FEW = 4096  # documents: of more, what is shared takes less time than what is not
 TOP = 10
 _FEWEST = 20  # cross-validated queries; from fewer nothing is learned
@@ -224,26 +224,22 @@ def learned_weights(scaled: Floats, worth: Worth) -> Floats:
     From equal weights on, the one move of weight from one ranker to another that raises the mean over the queries most
     is made, the first of equals, as long as there is one; then with smaller moves.
     """
-    count = scaled.shape[1]
-    shares = np.full(count, 1 / count)
-    highest = float(worth.of(_weighed(scaled, shares)).mean())
+    shares = np.full(scaled.shape[1], 1 / scaled.shape[1])
     for step in _STEPS:
-        while True:
-            moves = [_moved(shares, giver, taker, step) for giver in range(count) for taker in range(count)]
-            values = [float(worth.of(_weighed(scaled, each)).mean()) for each in moves]
-            best = int(np.argmax(values))
-            if values[best] <= highest + _RISE:
-                break
-            shares, highest = moves[best], values[best]
+        shares = climbed(shares, lambda at: float(worth.of(_weighed(scaled, at)).mean()), partial(_moves, step))
     return shares
 
 
-def _moved(shares: Floats, giver: int, taker: int, step: float) -> Floats:
-    moved = shares.copy()
-    given = min(step, moved[giver])
-    moved[giver] -= given
-    moved[taker] += given
-    return moved
+def _moves(step: float, shares: Floats) -> list[Floats]:
+    """The shares after every move of so much, or of all there is, from one ranker to another."""
+    found = []
+    for giver, taker in product(range(len(shares)), repeat=2):
+        moved = shares.copy()
+        given = min(step, moved[giver])
+        moved[giver] -= given
+        moved[taker] += given
+        found.append(moved)
+    return found
 
 
 def _weighed(scaled: Floats, weights: Floats) -> Floats:

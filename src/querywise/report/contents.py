@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from querywise.display.words import counted
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.rankings import Breakdown, Example
 from querywise.evaluation.significance import TEST_NAMES
@@ -72,8 +73,9 @@ def duration(seconds: float) -> str:
 
 def contents(found: Findings, title: str, story: str, origin: Origin | None = None) -> list[Section]:
     """The sections of a report, in the order in which a reader asks."""
+    summary = " ".join(filter(None, (found.verdict, found.advice, story, *map(str, found.compared.losses))))
     every = [
-        Section(title, _summary(found, story), (), drawings.differences(found)),
+        Section(title, summary, (), drawings.differences(found)),
         Section("All methods", "", _methods(found, origin or Origin()), drawings.ndcg_curves(found), "methods"),
         Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
         *([vectors_section(found, found.vectors)] if found.vectors is not None else []),
@@ -100,11 +102,6 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         _repeat(origin or Origin()),
     ]
     return [each for each in every if each.text or each.tables or each.figures]
-
-
-def _summary(found: Findings, story: str) -> str:
-    """The verdict, what to consider instead, what the data is, and what was read and does not count."""
-    return " ".join(filter(None, (found.verdict, found.advice, story, *map(str, found.compared.losses))))
 
 
 def _methods(found: Findings, origin: Origin) -> tuple[tuple[str, Table], ...]:
@@ -134,7 +131,7 @@ def main_table(found: Findings) -> Table:
         tuple(columns),
         tuple(rows),
         f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: {TEST_NAMES[found.test]} against "
-        f"{compared.baseline}; Holm: corrected for {_counted(found.compared_with, 'method', 'methods')}; parameters "
+        f"{compared.baseline}; Holm: corrected for {counted(found.compared_with, 'method')}; parameters "
         + " ".join(["chosen on validation data.", *compared.counted()]),
         names.index(found.winner) if found.winner is not None else None,
     )
@@ -242,7 +239,7 @@ def _queries(found: Findings) -> Section:
     tables = [("best-queries", found.best), ("worst-queries", found.worst)]
     base, top, text = found.compared.baseline, found.top, ""
     if top is not None:
-        wins = _counted(top.wins, "query", "queries")
+        wins = counted(top.wins, "query")
         text = f"Against {base}, {top.name} wins {wins}, ties {top.ties} and loses {top.losses}."
     if found.best or found.worst:
         text += (
@@ -302,10 +299,6 @@ def _repeat(origin: Origin) -> Section:
 
 def _documents(top: tuple[tuple[str, int], ...]) -> str:
     return "; ".join(f"{document}{chr(160) + '★' * grade if grade else ''}" for document, grade in top)
-
-
-def _counted(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
 
 
 def files_of(sections: list[Section]) -> Mapping[str, Table]:

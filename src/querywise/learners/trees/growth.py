@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -115,14 +115,19 @@ def hush() -> None:
 
 def check_growth(learner: Grower, *more: str) -> None:
     """Refuse parameters of growth that cannot be; `more` are further ones that must be at least 1."""
-    kind = type(learner).__name__
     least = {"trees": 1, "leaves": 2, "min_documents": 1, "patience": 1, **dict.fromkeys(more, 1), "seed": 0}
+    check_bounds(learner, least, learner.learning_rate)
+
+
+def check_bounds(learner: object, least: Mapping[str, int], learning_rate: float, **most: int) -> None:
+    """Refuse parameters, by name, below their least value or above their largest, and a learning rate that is none."""
+    kind = type(learner).__name__
     for name, lowest in least.items():
-        value = getattr(learner, name)
-        if not lowest <= value <= LARGEST:
-            raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {LARGEST}.")
-    if not 0 < learner.learning_rate <= 1:
-        raise DataError(f"{kind}(learning_rate={learner.learning_rate}) must lie above 0 and at most at 1.")
+        value, highest = getattr(learner, name), most.get(name, LARGEST)
+        if not lowest <= value <= highest:
+            raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {highest}.")
+    if not 0 < learning_rate <= 1:
+        raise DataError(f"{kind}(learning_rate={learning_rate}) must lie above 0 and at most at 1.")
 
 
 def check_visible(features: Floats) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import product
-from typing import Literal, Protocol, Self
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -193,22 +193,7 @@ class SignalWeights(Estimator):
         return f"signals, signals_l2={self.signals_l2:g}"
 
 
-class Way(Protocol):
-    """A way to weights of a query's own."""
-
-    locality_: Locality
-
-    def fit(self, lists: Lists, everyone: Weights, /) -> Self:
-        """Learn from judged lists."""
-        ...
-
-    def own(self, candidates: Candidates, around: Around, /) -> OwnWeights:
-        """The weights of these queries, from where they lie."""
-        ...
-
-    def said(self) -> str:
-        """What it is, in words."""
-        ...
+Way: TypeAlias = NeighbourWeights | SignalWeights  # to weights of a query's own
 
 
 def shrunk(own: Floats, common: Floats, shrinkage: float) -> Floats:
@@ -350,7 +335,7 @@ class WeightsByQuery(Fusion):
             taken = -1
             if len(lists.data) >= FEWEST and len(np.unique(lists.data.groups)) >= self.folds:
                 tried, taken = cross_validated(lists, ways, shrinkages, everyone, folds=self.folds, seed=self.seed)
-        self.way_: NeighbourWeights | SignalWeights | None = None
+        self.way_: Way | None = None
         self.shrinkage_ = 0.0
         if taken >= 0:
             chosen, self.shrinkage_ = list(product(ways, shrinkages))[taken]
@@ -380,7 +365,7 @@ class WeightsByQuery(Fusion):
         place = way.locality_.place(seen, around, RankSVM(), lambda: None, weights=weights)
         return self.fused(self.lists(seen), own, place=place, gains=gains)
 
-    def _ways(self) -> list[NeighbourWeights | SignalWeights]:
+    def _ways(self) -> list[Way]:
         kappas = KAPPAS if self.kappa is None else (self.kappa,)
         penalties = SIGNALS_L2 if self.signals_l2 is None else (self.signals_l2,)
         near = [NeighbourWeights(self.view, self.k, each, self.back_off) for each in kappas]

@@ -86,22 +86,23 @@ def best_of(values: Floats, options: Floats, near: Floats) -> int:
 
 
 def improved(weights: Floats, value: Callable[[Floats], float]) -> Floats:
-    """Of more than three runs: the weights after a coordinate search from these.
-
-    The one move of 0.05 from one run to another that raises the value most is made, the first of equals, as long as
-    there is one.
-    """
-    count = len(weights)
-    if count <= _WHOLE_GRID:
+    """Of more than three runs: the weights after a search by moves of 0.05 from one run to another."""
+    pairs = list(permutations(range(len(weights)), 2))
+    if len(weights) <= _WHOLE_GRID:
         return weights
+    return climbed(weights, value, lambda at: [_moved(at, *pair) for pair in pairs if at[pair[0]] > 0])
+
+
+def climbed(weights: Floats, value: Callable[[Floats], float], moves: Callable[[Floats], list[Floats]]) -> Floats:
+    """The move that raises the value most is made, the first of equals, as long as there is one."""
     highest = value(weights)
     while True:
-        moves = [_moved(weights, *pair) for pair in permutations(range(count), 2) if weights[pair[0]] > 0]
-        values = [value(each) for each in moves]
+        tried = moves(weights)
+        values = [value(each) for each in tried]
         best = int(np.argmax(values))
         if values[best] <= highest + _RISE:
             return weights
-        weights, highest = moves[best], values[best]
+        weights, highest = tried[best], values[best]
 
 
 def _moved(weights: Floats, giver: int, taker: int) -> Floats:
