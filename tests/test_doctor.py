@@ -27,7 +27,8 @@ def project() -> dict[str, list[str]]:
     said = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     every = {"": said["dependencies"], **said["optional-dependencies"]}
     found = {extra: [re.split(r"[\[<>=;,]", line)[0].strip() for line in lines] for extra, lines in every.items()}
-    found["peers"] = [*found["peers"], *found["usearch"]]
+    for extra, inner in (("peers", "usearch"), ("cluster", "parquet")):  # which it asks for by `querywise[inner]`
+        found[extra] = [*found[extra], *found[inner]]
     return {extra: [name for name in names if name != "querywise"] for extra, names in found.items()}
 
 
