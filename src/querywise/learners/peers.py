@@ -74,7 +74,7 @@ class Peer(OneModel):
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Grow the forests; with `valid`, each until its NDCG@`stop_at` there no longer rises."""
-        check_bounds(self, _LEAST, self.learning_rate, depth=16)
+        check_bounds(type(self).__name__, vars(self), _LEAST, depth=16)
         data.require_preferences()
         if data.gains is not None or data.query_weights is not None or data.document_weights is not None:
             raise DataError(

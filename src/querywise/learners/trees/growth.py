@@ -116,18 +116,17 @@ def hush() -> None:
 def check_growth(learner: Grower, *more: str) -> None:
     """Refuse parameters of growth that cannot be; `more` are further ones that must be at least 1."""
     least = {"trees": 1, "leaves": 2, "min_documents": 1, "patience": 1, **dict.fromkeys(more, 1), "seed": 0}
-    check_bounds(learner, least, learner.learning_rate)
+    check_bounds(type(learner).__name__, vars(learner), least)
 
 
-def check_bounds(learner: object, least: Mapping[str, int], learning_rate: float, **most: int) -> None:
-    """Refuse parameters, by name, below their least value or above their largest, and a learning rate that is none."""
-    kind = type(learner).__name__
+def check_bounds(kind: str, given: Mapping[str, float], least: Mapping[str, int], **most: int) -> None:
+    """Refuse parameters below their least value or above their largest, and a learning rate that cannot be one."""
     for name, lowest in least.items():
-        value, highest = getattr(learner, name), most.get(name, LARGEST)
+        value, highest = given[name], most.get(name, LARGEST)
         if not lowest <= value <= highest:
             raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {highest}.")
-    if not 0 < learning_rate <= 1:
-        raise DataError(f"{kind}(learning_rate={learning_rate}) must lie above 0 and at most at 1.")
+    if not 0 < given["learning_rate"] <= 1:
+        raise DataError(f"{kind}(learning_rate={given['learning_rate']}) must lie above 0 and at most at 1.")
 
 
 def check_visible(features: Floats) -> None:
