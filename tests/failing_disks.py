@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -60,6 +61,7 @@ from querywise.service.judging import JudgementFile
 from querywise.service.responses import ApiError
 from querywise.service.schema import KnownQuery
 from querywise.storage import load, save
+from querywise.storage.promoting import promote
 from tests.worlds import as_runs
 
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod"}
@@ -251,10 +253,22 @@ def write_some(path: Path, number: int) -> None:
     )
 
 
+@cache
+def better(number: int) -> Path:
+    folder = Path(tempfile.mkdtemp()) / "model"
+    save(fitted(number), folder)
+    return folder
+
+
+def promoted(path: Path, number: int) -> None:
+    models = [better(each) for each in (1, 2)]  # both are made with the first write, before any fault
+    promote(models[number - 1], path)
+
+
 def click(path: Path, number: int) -> None:
     log = EventLog(path)
     try:
-        done = log.add(lambda: click_record("impression", f"D{number}", "click", None), 100, awaited=True)
+        done = log.add(lambda: click_record("impression", f"D{number}", "click", None, 0.0), 100, awaited=True)
         assert done is not None
         done.result()
     finally:
@@ -282,6 +296,10 @@ def constant(number: int) -> Judged:
 WRITES = {
     "a model": Write(
         lambda path, number: save(fitted(number), path),
+        lambda path: int(load(path).l2),  # type: ignore[attr-defined]
+    ),
+    "a promoted model": Write(
+        promoted,
         lambda path: int(load(path).l2),  # type: ignore[attr-defined]
     ),
     "an index": Write(

@@ -184,6 +184,14 @@ def _read_key(path: Path) -> bytes:
     return found
 
 
+def key_of(folder: Path) -> bytes | None:
+    """The key in a folder; None where it is not, or where it cannot be read: somebody else's log, perhaps."""
+    try:
+        return _read_key(folder / _KEY)
+    except (DataError, OSError):
+        return None
+
+
 def _packed(path: Path) -> None:
     """Pack a file that no lines are added to any more; until it is packed whole, it stays as it is."""
     try:

@@ -73,14 +73,12 @@ def is_drawn(key: bytes, share: float, query: str, session: str | None) -> bool:
     return share >= 1 or share_of(seed_of(key, session, query, ("share",))) < share
 
 
-def click_record(id_: str, document: str, action: str, position: int | None) -> bytes:
-    """The line of the log for a click, or another action."""
+def click_record(id_: str, document: str, action: str, position: int | None, when: float) -> bytes:
+    """The line of the log for a click, or another action; when: in seconds since 1970."""
     where: dict[str, Json] = {"object": {"object_id": document}}
     if position is not None:
         where["position"] = {"ordinal": position}
-    return _line(
-        {"action_name": action, "query_id": id_, "timestamp": _written(time.time()), "event_attributes": where}
-    )
+    return _line({"action_name": action, "query_id": id_, "timestamp": _written(when), "event_attributes": where})
 
 
 def is_arm(name: str) -> bool:

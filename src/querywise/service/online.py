@@ -179,7 +179,7 @@ class Online:
             elif name in self._seen or name in fresh:
                 counts["duplicates"] += 1
             else:
-                fresh[name] = click_record(event.impression, event.document, event.action, event.position)
+                fresh[name] = click_record(event.impression, event.document, event.action, event.position, now)
         if fresh:
             await self._kept(b"".join(fresh.values()), limits)
             self._seen |= dict.fromkeys(fresh)

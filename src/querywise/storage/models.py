@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, TypedDict
+from typing import Any, BinaryIO, NamedTuple, TypedDict, cast
 
 from querywise.contracts.asking import policy_of
 from querywise.contracts.protocols import QueryAdapter, Ranker
@@ -129,26 +129,34 @@ _FOLDER = OutputFolder(
 check_model_folder = _FOLDER.check
 
 
-def write_arrays(path: Path, arrays: Arrays) -> tuple[str, str]:
-    """Write the arrays file; its name and its checksum."""
-    from safetensors.numpy import save as pack
+class Stored(NamedTuple):
+    """A model as it is stored: its manifest, and the content of its arrays file."""
 
-    content = pack(arrays)
+    body: JsonObject
+    arrays: bytes
+
+
+def _entry(content: bytes) -> JsonObject:
+    """What a manifest says of its arrays file."""
     digest = hashlib.sha256(content).hexdigest()
-    file = f"arrays-{digest[:16]}.safetensors"
-    write_bytes(path / file, content)
-    return file, digest
+    return {"file": f"arrays-{digest[:16]}.safetensors", "sha256": digest}
+
+
+def _arrays_of(path: Path, entry: ArraysFile) -> bytes:
+    """The content of the arrays file that a manifest names, whose checksum is right."""
+    content = read_array_file(path, entry["file"])
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise ModelFileError(
+            f"{path / entry['file']}: damaged or cut short (its checksum is not the manifest's). {AGAIN}"
+        )
+    return content
 
 
 def read_arrays(path: Path, entry: ArraysFile) -> Arrays:
     """The arrays of the file that a manifest names."""
     from safetensors.numpy import load as unpack
 
-    content = read_array_file(path, entry["file"])
-    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-        raise ModelFileError(
-            f"{path / entry['file']}: damaged or cut short (its checksum is not the manifest's). {AGAIN}"
-        )
+    content = _arrays_of(path, entry)
     try:
         return dict(unpack(content))
     except Exception as error:  # noqa: BLE001 - a file written to do harm could raise anything
@@ -304,6 +312,8 @@ def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | N
     ...     print(bool((load(Path(folder) / "model").predict(data) == ranker.predict(data)).all()))
     True
     """
+    from safetensors.numpy import save as pack
+
     path = Path(folder)
     check_model_folder(path)
     kind = type(ranker)
@@ -314,24 +324,30 @@ def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | N
         raise NotFittedError(ranker)
     encoded, arrays = encode(ranker)
     features, policy = _features(ranker), policy_of(ranker)
-    created = not path.exists()
+    content: bytes = pack(arrays)
+    body: JsonObject = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
+        "features": {"count": features[0], "names": features[1]},
+        "missing": policy,
+        "arrays": _entry(content),
+        "ranker": encoded,
+        "notes": dict(notes or {}),
+    }
+    put_stored(path, Stored(body, content))
+
+
+def put_stored(path: Path, stored: Stored) -> None:
+    """Write a model to a folder, in the place of the one that is there, if any, in one step."""
+    created, entry = not path.exists(), cast("ArraysFile", stored.body["arrays"])
     try:
         path.mkdir(exist_ok=True)
         try:
             with locked(path / LOCK) as alone, _cleared(path, 0.0 if alone else _SAFE_SECONDS):
-                file, digest = write_arrays(path, arrays)
-                body: JsonObject = {
-                    "format": FORMAT,
-                    "format_version": FORMAT_VERSION,
-                    "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
-                    "features": {"count": features[0], "names": features[1]},
-                    "missing": policy,
-                    "arrays": {"file": file, "sha256": digest},
-                    "ranker": encoded,
-                    "notes": dict(notes or {}),
-                }
+                write_bytes(path / entry["file"], stored.arrays)
                 with atomic_text(path / MANIFEST) as out:
-                    json.dump(sealed(body), out, indent=1)
+                    json.dump(sealed(stored.body), out, indent=1)
                     out.write("\n")
         finally:
             if created:
@@ -339,6 +355,16 @@ def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | N
                     path.rmdir()
     except OSError as error:
         raise DataError(f"{path}: the model cannot be written ({error.strerror}).") from None
+
+
+def read_stored(path: Path) -> Stored:
+    """A model as it is stored, to be put elsewhere."""
+
+    def read() -> Stored:
+        body = read_body(path)
+        return Stored(cast("JsonObject", body), _arrays_of(path, body["arrays"]))
+
+    return read_steadily(path, MANIFEST, read)
 
 
 def load(folder: PathLike) -> Ranker:
