@@ -364,7 +364,7 @@ WRITES = {
     "a grade": Write(judged, grade_of),
     "a grade in a log": Write(lambda path, number: judged(path, number, whole_bytes=0), grade_of),
     "a log that is compacted": Write(compacted, grade_of),
-    "a click": Write(click, clicked),
+    "a click": Write(click, clicked, counted=True),
     "a finished fold": Write(keep, kept, anew=True),
     "a finished array": Write(
         lambda path, number: keep_part(path, number, np.full(3, float(number))),

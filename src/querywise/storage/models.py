@@ -144,7 +144,10 @@ def _entry(content: bytes) -> JsonObject:
 
 def _arrays_of(path: Path, entry: ArraysFile) -> bytes:
     """The content of the arrays file that a manifest names, whose checksum is right."""
-    content = read_array_file(path, entry["file"])
+    try:
+        content = read_array_file(path, entry["file"])
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: the arrays file {entry['file']} is missing.") from None
     if hashlib.sha256(content).hexdigest() != entry["sha256"]:
         raise ModelFileError(
             f"{path / entry['file']}: damaged or cut short (its checksum is not the manifest's). {AGAIN}"
@@ -407,10 +410,7 @@ def _features(model: Ranker | QueryAdapter) -> tuple[int, tuple[str, ...] | None
 
 def _read(path: Path) -> Any:
     body = read_body(path)
-    try:
-        arrays = read_arrays(path, body["arrays"])
-    except FileNotFoundError:
-        raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
+    arrays = read_arrays(path, body["arrays"])
     ranker, features = decoded(body["ranker"], arrays, path), body["features"]
     names = None if features["names"] is None else tuple(features["names"])
     if _features(ranker) != (features["count"], names):
