@@ -128,8 +128,9 @@ def test_the_page_of_methods_lists_every_one_first() -> None:
         assert row in text
 
 
-def test_the_picture_of_the_idea_is_what_its_script_draws() -> None:
-    drawing = script("idea")
+@pytest.mark.parametrize("name", ["idea", "gains"])
+def test_a_picture_is_what_its_script_draws(name: str) -> None:
+    drawing = script(name)
     assert drawing.PICTURE.read_text() == drawing.picture()
 
 

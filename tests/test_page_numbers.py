@@ -57,7 +57,7 @@ def strangers(section: str) -> list[str]:
     for path in sources(section):
         text = path.read_text()
         known.update(numbers(text if path.suffix == ".md" else json.loads(text)))
-    rounded = {f"{each:.{places}f}" for each in known for places in range(2, 6)}
+    rounded = {f"{each:.{places}f}" for each in known for places in range(2, 7)}
     rounded |= {f"{100 * each:.{places}f}" for each in known for places in (2, 4)}  # as percent
     return [each for each in _NUMBER.findall(_CODE.sub("", section)) if each not in rounded]
 
