@@ -31,8 +31,8 @@ API = {
         "Data",
         "Judged sets: how they are read, made, cut by query and indexed.",
         ("Judged", "Candidates", "QueryTable", "Shards", "read_judged", "read_letor", "read_folds", "from_arrays",
-         "from_frame", "open_shards", "read_collection", "build_index", "judged_candidates", "split", "make_folds",
-         "Fold", "make_judged"),
+         "from_frame", "open_shards", "read_collection", "collection_of", "build_index", "judged_candidates", "split",
+         "make_folds", "Fold", "make_judged"),
     ),
     "learners": (
         "Learners",
