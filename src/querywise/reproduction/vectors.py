@@ -102,7 +102,8 @@ def reproduce(folds: Folds, adaptation: Adaptation | None, out: Path) -> Path:
     made = {name: alone.by(alone.taught(each)) for name, each in track({**OTHERS, **LEARNING}.items(), "Alone")}
     before, after = (_compared(each, bag) for each in (folds, learned))
     rows = {f"vectors, {name}": (plain, each) for name, each in {**made, AUTO: auto}.items()}
-    rows |= {CANDIDATES: (before.evaluations["rrf"], after.evaluations["rrf"])}
+    if RECALL in alone.measures:
+        rows |= {CANDIDATES: (before.evaluations["rrf"], after.evaluations["rrf"])}
     rows |= {name: (before.evaluations[name], after.evaluations[name]) for name in _RANKED}
     tests = corrected(
         {
