@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -175,7 +175,7 @@ def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) 
         say(f"The report is {page}")
 
 
-_OF_VECTORS = ["hybrid", "vectors", "peers", "curves"]  # what is made anew from words and vectors
+_OF_VECTORS = ["hybrid", "vectors", "peers", "curves", "msrd"]  # what is made anew from words and vectors
 
 
 @command
@@ -186,7 +186,8 @@ def reproduce(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
             "ensembles; from-text: a text collection, several views; blend: the method blend, part by part; peers: the "
             "blend beside LightGBM, XGBoost and CatBoost; curves: five methods by training queries; hybrid: a text "
-            "collection by words and vectors; vectors: query vectors that learn, beside those that do not."
+            "collection by words and vectors; vectors: query vectors that learn, beside those that do not; msrd: "
+            "documents with fields, of which those that were judged are ranked."
         ),
     ],
     data: FoldsData,
@@ -220,7 +221,7 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.display.words import printable
     from querywise.evaluation.tuning import without_hints
-    from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
+    from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, msrd, peers, zha2006
     from querywise.reproduction import vectors as adapted
     from querywise.retrieval.reading import folds_from_text, folds_of
 
@@ -231,7 +232,7 @@ def reproduce(
         "zha2006": zha2006.reproduce,
         "hoi2008": partial(hoi2008.reproduce, rankers=None if rankers is None else columns_from(rankers)),
     }
-    others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid, "vectors": adapted}
+    others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid, "vectors": adapted, "msrd": msrd}
     known = papers | {"from-text": fromtext.reproduce} | {name: each.reproduce for name, each in others.items()}
     several = {"peers": peers.every, "curves": curves.every}
     if what not in known:
@@ -250,6 +251,9 @@ def reproduce(
     def first() -> Folds:
         return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed)))
 
+    def judged(vectors: list[Path] | None, embed: list[str] | None) -> Folds:
+        return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed, candidates="judged")))
+
     def by_vectors() -> tuple[Folds, Adaptation | None]:
         how = one_embedder(retrieval_from(vectors, embed, adapt="auto", candidates=candidates))
         return folds_from_text(data, how, queries)
@@ -258,8 +262,10 @@ def reproduce(
         if also:
             written = several[what]({_name_of(data, vectors or embed): first, **_further(also)}, out)
         else:
-            parts = by_vectors() if what == "vectors" else (first(),)
-            written = known[what](*parts, out, **({"quick": True} if quick else {}))
+            parts = by_vectors() if what == "vectors" else (judged(None, None) if what == "msrd" else first(),)
+            more: dict[str, Any] = {"quick": True} if quick else {}
+            more |= {"beside": judged(vectors, embed)} if what == "msrd" and (vectors or embed) else {}
+            written = known[what](*parts, out, **more)
     if not quiet:
         sys.stdout.write(printable(written.read_text()))
 
