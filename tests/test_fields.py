@@ -27,6 +27,8 @@ from querywise.retrieval.field import bm25_idf
 from querywise.retrieval.field_texts import fields_of_index, with_fields
 from querywise.retrieval.index import Index, load_index, save_index
 from querywise.retrieval.indexed_vectors import without_vectors
+from querywise.retrieval.scores import NAMES
+from querywise.runtime.values import JsonObject
 from tests.commands import output, refused
 from tests.commands import run as call
 from tests.worlds import examples
@@ -205,6 +207,24 @@ def test_a_collection_without_fields_is_as_it_was(tmp_path: Path) -> None:
     assert "notes" not in manifest
     # Of arrays of texts and whole numbers, as versions before fields wrote them.
     assert zlib.crc32(json.dumps(manifest["crc32"], sort_keys=True).encode()) == 3865630506
+
+
+def test_the_features_of_title_and_text_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    words = ["jaguar", "cat", "snake", "large", "small", "the", "of", "forest", "river"]
+    chance = np.random.default_rng(0)
+    texts = [(" ".join(chance.choice(words, 3)), " ".join(chance.choice(words, 12))) for _ in range(40)]
+    plain: list[JsonObject] = [
+        {"_id": str(number), "title": title, "text": text} for number, (title, text) in enumerate(texts)
+    ]
+    fielded: list[JsonObject] = [{**each, "shelf": [1]} for each in plain]
+    queries, judgments = {"q": "the large jaguar"}, [("q", str(number), number % 2) for number in range(40)]
+    fields = Fields((FieldSpec("title", "text"), FieldSpec("text", "text"), FieldSpec("shelf", "ignored")), "title")
+    old = read_judged(collection_of(plain, queries, judgments), candidates="judged")
+    new = read_judged(collection_of(fielded, queries, judgments, fields=fields), candidates="judged")
+    assert old.feature_count == len(NAMES) + 2
+    assert new.feature_names is not None
+    assert new.feature_names[: old.feature_count] == old.feature_names
+    assert np.array_equal(new.candidates.features[:, : old.feature_count], old.candidates.features)
 
 
 KINDS = {

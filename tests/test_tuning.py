@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -8,7 +8,8 @@ import pytest
 from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.evaluation.tuning import cross_validate, tune, tune_or_fit
+from querywise.evaluation import tuning
+from querywise.evaluation.tuning import TunedFit, cross_validate, tune, tune_or_fit
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.methods import METHODS, find_method, parse_settings
 from querywise.report.terminal import trials_table
@@ -122,3 +123,27 @@ def test_the_table_of_what_was_tried_says_where_its_figures_come_from() -> None:
     crossed = cross_validate(METHODS["ranksvm"].build, grid, fixed={}, data=data, folds=2)
     headings = [str(trials_table(each).columns[-1].header) for each in (held_out, crossed)]
     assert headings == ["map on valid", "map by cross-validation"]
+
+
+def test_of_many_queries_a_grid_is_tried_on_some_and_the_best_fitted_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, valid = make_judged(60, 8, 3, seed=1), make_judged(40, 8, 3, seed=2)
+    seen: list[tuple[int, int]] = []
+
+    class Watched(RankSVM):
+        def fit(self, data: Judged, /, **others: Any) -> Self:  # type: ignore[override]
+            seen.append((len(data), len(others["valid"])))
+            return super().fit(data)
+
+    fitting = TunedFit(Watched, {"l2": [0.1, 1.0]})
+    fitting(train, valid)
+    assert seen == [(60, 40)] * 2, "so few are all tried"
+    monkeypatch.setattr(tuning, "MOST_TRIED", 30)
+    seen.clear()
+    found = fitting(train, valid)
+    assert seen == [(30, 15), (30, 15), (60, 40)]
+    assert len(found.tried) == 2
+    again = RankSVM(l2=float(str(found.parameters["l2"]))).fit(train)
+    assert np.array_equal(found.ranker.weights_, again.weights_)
+    seen.clear()
+    TunedFit(Watched, {"l2": [0.1, 1.0]}, fixed={"l2": 1.0})(train, valid)
+    assert seen == [(60, 40)], "nothing is chosen"

@@ -27,7 +27,7 @@ from querywise.data.letor import (
     write_letor,
     write_side_files,
 )
-from querywise.data.query_groups import deal, equal_sizes
+from querywise.data.query_groups import deal, equal_sizes, first_groups
 from querywise.data.query_table import QueryTable
 from querywise.display.words import counted
 from querywise.errors import DataError
@@ -242,6 +242,11 @@ def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[J
     shuffled = np.random.default_rng(seed).permutation(len(data))
     first, second = deal(shuffled, [cut, len(data) - cut], data.groups)
     return data.select(first), data.select(second)
+
+
+def some_queries(data: Judged, count: int) -> Judged:
+    """So many queries, drawn at random; fewer are among those of more. Of groups, whole ones, as many as fit."""
+    return data.select(first_groups(np.random.default_rng(0).permutation(len(data)), count, data.groups))
 
 
 def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int = 0) -> tuple[Judged, ...]:

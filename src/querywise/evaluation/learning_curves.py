@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from querywise.data.folds import Fold, Folds
+from querywise.data.folds import Fold, Folds, some_queries
 from querywise.data.judged import Judged
-from querywise.data.query_groups import first_groups
 from querywise.display.tables import Column, Frame, as_frame, axes_or_new, finish, legend, looks, plain, table, together
 from querywise.display.words import counted, in_columns, p_in_words, p_value, short
 from querywise.errors import DataError
@@ -485,9 +484,4 @@ def cut(fold: Fold, size: int) -> Fold:
     """A fold with so many of its training queries, and as small a share of its validation queries."""
     share = size / len(fold.train)
     few = min(max(round(share * len(fold.valid)), _FEWEST_VALID), len(fold.valid))
-    return Fold(some(fold.train, size), some(fold.valid, few), fold.test)
-
-
-def some(data: Judged, count: int) -> Judged:
-    """So many queries, drawn at random; fewer are among those of more. Of groups, whole ones, as many as fit."""
-    return data.select(first_groups(np.random.default_rng(0).permutation(len(data)), count, data.groups))
+    return Fold(some_queries(fold.train, size), some_queries(fold.valid, few), fold.test)
