@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -223,7 +223,6 @@ def reproduce(
     from querywise.evaluation.tuning import without_hints
     from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, msrd, peers, zha2006
     from querywise.reproduction import vectors as adapted
-    from querywise.retrieval.reading import folds_from_text, folds_of
 
     feature = None if reference is None else feature_from(reference)
     papers: dict[str, Callable[..., Path]] = {
@@ -248,26 +247,44 @@ def reproduce(
         if given and what not in allowed:
             raise DataError(f"{option}: {lacking}. Leave {option} out, or name {' or '.join(allowed)}.")
 
-    def first() -> Folds:
-        return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed)))
-
-    def judged(vectors: list[Path] | None, embed: list[str] | None) -> Folds:
-        return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed, candidates="judged")))
-
-    def by_vectors() -> tuple[Folds, Adaptation | None]:
-        how = one_embedder(retrieval_from(vectors, embed, adapt="auto", candidates=candidates))
-        return folds_from_text(data, how, queries)
-
+    read = partial(_folds, data, queries)
+    inputs: dict[str, Callable[[], tuple[object, ...]]] = {
+        "vectors": partial(_adapting, data, queries, vectors, embed, candidates),
+        "msrd": lambda: (read(candidates="judged"), read(vectors, embed, candidates="judged") if by_vectors else None),
+    }
+    first, by_vectors = partial(read, vectors, embed), bool(vectors or embed)
     with shown(quiet=quiet), without_hints():
         if also:
             written = several[what]({_name_of(data, vectors or embed): first, **_further(also)}, out)
         else:
-            parts = by_vectors() if what == "vectors" else (judged(None, None) if what == "msrd" else first(),)
-            more: dict[str, Any] = {"quick": True} if quick else {}
-            more |= {"beside": judged(vectors, embed)} if what == "msrd" and (vectors or embed) else {}
-            written = known[what](*parts, out, **more)
+            parts = inputs[what]() if what in inputs else (first(),)
+            written = known[what](*parts, out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(printable(written.read_text()))
+
+
+def _folds(
+    data: Path,
+    queries: Path | None,
+    vectors: list[Path] | None = None,
+    embed: list[str] | None = None,
+    *,
+    candidates: str = "found",
+) -> Folds:
+    """The folds of a set, by words or with vectors."""
+    from querywise.retrieval.reading import folds_of
+
+    return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed, candidates=candidates)))
+
+
+def _adapting(
+    data: Path, queries: Path | None, vectors: list[Path] | None, embed: list[str] | None, candidates: str
+) -> tuple[Folds, Adaptation | None]:
+    """The folds of a collection by vectors as they are, and how these learn."""
+    from querywise.retrieval.reading import folds_from_text
+
+    how = one_embedder(retrieval_from(vectors, embed, adapt="auto", candidates=candidates))
+    return folds_from_text(data, how, queries)
 
 
 def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:

@@ -46,10 +46,10 @@ _BY_VIEW = {"knn-online": "top-mean", "knn-online, text": "text", "knn-online, t
 _OWN = ("title.bm25", "title.coverage", "actors.bm25", "actors.coverage", "popularity")  # what the five are made of
 
 
-def reproduce(folds: Folds, out: Path, *, beside: Folds | None = None) -> Path:
+def reproduce(folds: Folds, beside: Folds | None, out: Path) -> Path:
     """Write table.md, numbers.json and curves.svg into a folder; returns the table's path.
 
-    folds: of a collection with fields, by words. beside: the same with vectors.
+    folds: of a collection with fields, by words. beside: the same with vectors, where there are any.
     """
     make_folder(out)
     names = folds[0].train.feature_names or ()
