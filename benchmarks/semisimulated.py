@@ -1,8 +1,9 @@
 """Semi-simulated clicks: how much of what human labels gain each way of learning from clicks recovers.
 
-`python -m benchmarks.semisimulated ../shared/data/msrd` draws clicks on the lists of a first stage, by human labels and
-a position bias of known strength, learns from them, and measures on human labels of other groups of queries. Settings
-were chosen with `--part validation`. It is a simulation: nobody clicked.
+`python -m benchmarks.semisimulated ../shared/data/msrd --out docs/figures/clicks` draws clicks on the lists of a first
+stage, by human labels and a position bias of known strength, learns from them, and measures on human labels of other
+groups of queries. A fifth of the groups is for choosing (`--part validation`); the others are learned from and measured
+in two halves by turns. All trees grow alike. It is a simulation: nobody clicked.
 """
 
 from __future__ import annotations
@@ -10,116 +11,173 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from querywise import LambdaMART, build_index, judged_candidates
-from querywise.clicks.identifiable import what_is_known
+from querywise import Candidates, LambdaMART, build_index, judged_candidates
+from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import Impressions
 from querywise.clicks.judgments import Judgments, choose_model, judge
-from querywise.clicks.models import LEAST
+from querywise.clicks.pairs import preferences
+from querywise.clicks.peers import Trees, lightgbm_by_position, pages_with_a_click, xgboost_unbiased
 from querywise.clicks.quality import compare_models
 from querywise.clicks.readers import read_clicks
 from querywise.data.collections import Collection, Document, read_collection
 from querywise.data.judged import Judged
+from querywise.data.labels import labels_from
+from querywise.evaluation.foreign import Foreign
 from querywise.evaluation.significance import holm, paired_t_test
-from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime.arrays import Floats, Ints
 
 BIASES = (0.0, 0.5, 1.0, 2.0)  # η of θ = (1 / position)^η
-SESSIONS = (1, 10, 30)  # a query on average
+SESSIONS = (10, 1, 30)  # a query on average
 _SHOWN = 10
-_PER_GROUP = 2  # queries
+_PER_GROUP = 2  # queries of a group that are learned from; all are measured, and a group counts once
 _SWAPPED = 0.2  # of the pages, with two neighbors exchanged
 _TRUST = 0.05  # a look at position p becomes a click without relevance with this chance / p
-_TREES, _LEAVES, _RATE = 100, 15, 0.1
-_QUANTILE = 0.99  # of inverse propensities, above which they are clipped
-METHODS = (
-    "naive", "coec", "pbm", "ubm", "chosen", "chosen, weighted", "lightgbm position", "xgboost unbiased",
-    "ranksvm naive", "ranksvm propensity",
-)  # fmt: skip
+_GROWN = Trees(150, leaves=7, rows=50, rate=0.07, threads=2)
+METHODS = ("naive", "coec", "pbm", "ubm", "chosen", "pairs", "lightgbm position", "xgboost unbiased")
+_AGAINST = ("naive", "lightgbm position", "xgboost unbiased")
 
 
 class World(NamedTuple):
-    """The parts of the queries, and the score of the first stage in every row: by title and by all fields."""
+    """Queries to learn from and to measure, and the first stage's score of every row: by title and by all fields."""
 
     train: Judged
     test: Judged
     stages: Floats
 
 
+class Row(NamedTuple):
+    """NDCG@10 of every measured group by one method, and the share of the gain of human labels that its mean has."""
+
+    eta: float
+    sessions: int
+    method: str
+    values: Floats
+    share: float
+
+
 def main() -> None:
-    """Run all arms, and print the table."""
+    """Run all arms, and write the table, the tests and the picture."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--part", choices=("validation", "test"), default="test")
     options.add_argument("--biases", type=float, nargs="+", default=BIASES)
     options.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
-    options.add_argument("--out", type=Path)
+    options.add_argument("--out", type=Path, help="folder for clicks.json and clicks.svg")
     asked = options.parse_args()
-    world = world_of(asked.folder, asked.part)
-    labels = [world.test.labels[world.test.candidates.rows(query)] for query in range(len(world.test))]
-    value = ndcg_by_query(labels)
-    first = value(_column(world.test, "all"))
-    human = value(_boosted(world.train).predict(world.test.candidates))
-    print(f"{len(world.train)} training queries, {len(world.test)} measured; NDCG@10 {first.mean():.4f} of BM25 of all "
-          f"fields, {human.mean():.4f} by human labels of all documents", flush=True)  # fmt: skip
-    rows = []
-    for eta in asked.biases:
-        for sessions in asked.sessions:
-            found = arm(world, eta, sessions, value)
-            for name, values in found.items():
-                share = (values.mean() - first.mean()) / (human.mean() - first.mean())
-                rows.append({"eta": eta, "sessions": sessions, "method": name, "ndcg": values, "share": share})
-                print(
-                    f"eta {eta:g}, {sessions} sessions a query, {name}: {values.mean():.4f} ({share:.0%})", flush=True
-                )
-    tests = _tests(rows)
-    print("\n".join(tests))
-    if asked.out is not None:
-        kept = [{**row, "ndcg": float(row["ndcg"].mean())} for row in rows]
-        asked.out.write_text(json.dumps({"rows": kept, "tests": tests}, indent=1))
+    worlds = list(worlds_of(asked.folder, asked.part))
+    measures = [by_group(world.test) for world in worlds]
+    first = _measured(worlds, measures, lambda world: _column(world.test, "all"))
+    human = _measured(worlds, measures, lambda world: _boosted(world.train).predict(world.test.candidates))
+    counts = ", ".join(f"{len(world.train)} to learn from and {len(world.test)} measured" for world in worlds)
+    print(f"queries: {counts}; {len(first)} groups; NDCG@10 {first.mean():.4f} by BM25 of all fields, "
+          f"{human.mean():.4f} by human labels of all documents", flush=True)  # fmt: skip
+    fixed = what_is_known(logged(worlds[0], drawn(worlds[0], 1.0, 10, swapped=0.0, stages=1)))
+    print(f"one list for each query, never changed: {fixed.reason}", flush=True)
+    rows: list[Row] = []
+    for sessions in asked.sessions:
+        for eta in asked.biases:
+            parts = [arm(world, eta, sessions, value) for world, value in zip(worlds, measures, strict=True)]
+            for name in METHODS:
+                values = np.concatenate([part[name] for part in parts])
+                share = float((values.mean() - first.mean()) / (human.mean() - first.mean()))
+                rows.append(Row(eta, sessions, name, values, share))
+                print(f"eta {eta:g}, {sessions} sessions, {name}: {values.mean():.4f} ({share:.0%})", flush=True)
+            if asked.out is not None:
+                _write(asked.out, rows, asked.part)
 
 
-def _tests(rows: list[dict[str, Any]]) -> list[str]:
+def _write(out: Path, rows: list[Row], part: str) -> None:
+    """What is measured so far."""
+    out.mkdir(parents=True, exist_ok=True)
+    kept = [{**row._asdict(), "values": round(float(row.values.mean()), 6)} for row in rows]
+    found = {"part": part, "groups": len(rows[0].values), "rows": kept, "tests": tests(rows)}
+    (out / "clicks.json").write_text(json.dumps(found, indent=1) + "\n")
+    draw(rows, out / "clicks.svg")
+
+
+def tests(rows: list[Row]) -> list[dict[str, Any]]:
     """The chosen way against naive, LightGBM's and XGBoost's, in every arm, under one Holm correction."""
-    found, ps = [], []
-    for row in rows:
-        if row["method"] == "chosen":
-            for other in ("naive", "lightgbm position", "xgboost unbiased"):
-                same = (row["eta"], row["sessions"], other)
-                theirs = next(each for each in rows if (each["eta"], each["sessions"], each["method"]) == same)
-                test = paired_t_test(row["ndcg"], theirs["ndcg"])
-                found.append((*same, test.difference))
-                ps.append(test.p)
+    by_name = {row[:3]: row.values for row in rows}
+    found = [
+        (eta, sessions, other, paired_t_test(by_name[eta, sessions, "chosen"], by_name[eta, sessions, other]))
+        for eta, sessions, name in by_name
+        if name == "chosen"
+        for other in _AGAINST
+    ]
     return [
-        f"eta {eta:g}, {sessions} sessions, chosen against {other}: {gap:+.4f}, p {p:.4g} (Holm, {len(ps)} tests)"
-        for (eta, sessions, other, gap), p in zip(found, holm(ps), strict=True)
+        {"eta": eta, "sessions": sessions, "against": other, "difference": test.difference, "p_holm": p}
+        for (eta, sessions, other, test), p in zip(found, holm([each[3].p for each in found]), strict=True)
     ]
 
 
-def world_of(folder: Path, part: str) -> World:
-    """Features of the judged documents, groups dealt into training (half), validation (a fifth) and test."""
+def draw(rows: list[Row], path: Path) -> None:
+    """The share of the gain recovered, a panel for every bias."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "clicks"
+    from matplotlib import pyplot
+
+    biases = sorted({row.eta for row in rows})
+    figure, panels = pyplot.subplots(1, len(biases), figsize=(2.4 * len(biases) + 0.8, 2.8), sharey=True, squeeze=False)
+    looks = {
+        "chosen": ("#1f5fa8", "-", "debiased"),
+        "naive": ("#b3541e", "-", "naive"),
+        "lightgbm position": ("#6b6b6b", "--", "LightGBM"),
+        "xgboost unbiased": ("#6b6b6b", ":", "XGBoost"),
+    }
+    for panel, eta in zip(panels[0], biases, strict=True):
+        for name, (color, style, said) in looks.items():
+            points = sorted((row.sessions, 100 * row.share) for row in rows if (row.eta, row.method) == (eta, name))
+            panel.plot(*zip(*points, strict=True), style, color=color, marker="o", markersize=3, label=said)
+        panel.set(xscale="log", title=f"bias η = {eta:g}", xlabel="sessions a query")
+        panel.set_xticks(sorted({row.sessions for row in rows}), sorted({f"{row.sessions}" for row in rows}, key=int))
+        panel.minorticks_off()
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(axis="y", color="#e5e5e5")
+    panels[0][0].set_ylabel("% of the gain of human labels")
+    panels[0][-1].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def worlds_of(folder: Path, part: str) -> Iterator[World]:
+    """Features of the judged documents; for validation one world, for the test two halves by turns."""
     collection = _as_title_and_text(read_collection(folder), folder)
     index = build_index(collection.documents())
     data, _ = judged_candidates(collection, index, top=1, add_judged=True)
     data = _only_judged(data)
     groups = np.unique(data.groups)
-    place = np.random.default_rng(0).permutation(len(groups))
-    role = np.searchsorted(groups, data.groups)
-    train = np.flatnonzero(place[role] < 0.5 * len(groups))
-    low, high = (0.5, 0.7) if part == "validation" else (0.7, 1.0)
-    test = np.flatnonzero((place[role] >= low * len(groups)) & (place[role] < high * len(groups)))
-    learned = data.select(train)
-    stages = np.stack([_column(learned, "title"), _column(learned, "all")], axis=1)
-    return World(learned, data.select(test), stages)
+    place = np.random.default_rng(0).permutation(len(groups)) / len(groups)
+    own = place[np.searchsorted(groups, data.groups)]
+    halves = (own >= 0.2) & (own < 0.6), own >= 0.6
+    for train, test in [(halves[0], own < 0.2)] if part == "validation" else [halves, halves[::-1]]:
+        learned = data.select(_few_of_each(np.asarray(data.groups), np.flatnonzero(train)))
+        stages = np.stack([_column(learned, "title"), _column(learned, "all")], axis=1)
+        yield World(learned, data.select(np.flatnonzero(test)), stages)
+
+
+def _few_of_each(groups: Ints, queries: Ints) -> Ints:
+    """At most two queries of a group."""
+    seen: dict[int, int] = {}
+    kept = []
+    for query in queries.tolist():
+        seen[groups[query]] = seen.get(groups[query], 0) + 1
+        if seen[groups[query]] <= _PER_GROUP:
+            kept.append(query)
+    return np.array(kept)
 
 
 def _as_title_and_text(collection: Collection, folder: Path) -> Collection:
-    """Every document with its title, all other fields as text, and its numbers; at most two queries of a group."""
+    """Every document with its title, all other fields as text, and its numbers."""
     numbers = ("year", "votes", "rating", "popularity", "budget")
     documents = []
     for line in (folder / "corpus.jsonl").read_text().splitlines():
@@ -128,18 +186,7 @@ def _as_title_and_text(collection: Collection, folder: Path) -> Collection:
         words = [record.get("overview") or "", record.get("director") or "", *(" ".join(each) for each in lists)]
         columns = {name: float(record.get(name) or 0) for name in numbers}
         documents.append(Document(str(record["_id"]), record["title"] or "", " ".join(words), columns))
-    table = collection.queries
-    assert table is not None
-    assert table.groups is not None
-    seen: dict[str | None, int] = {}
-    chosen = []
-    for query, group in zip(table.ids, table.groups, strict=True):
-        seen[group] = seen.get(group, 0) + 1
-        if seen[group] <= _PER_GROUP:
-            chosen.append(query)
-    kept = set(chosen)
-    judgements = tuple(each for each in collection.judgements if each.query in kept)
-    return Collection("msrd", lambda: documents, table.select(chosen), judgements)
+    return replace(collection, documents=lambda: documents)
 
 
 def _only_judged(data: Judged) -> Judged:
@@ -147,8 +194,6 @@ def _only_judged(data: Judged) -> Judged:
     assert data.judged is not None
     rows, candidates = np.flatnonzero(data.judged), data.candidates
     assert candidates.document_ids is not None
-    from dataclasses import replace
-
     starts = np.concatenate([[0], np.cumsum(np.add.reduceat(data.judged.astype(np.int64), candidates.starts[:-1]))])
     ids = tuple(candidates.document_ids[row] for row in rows.tolist())
     fewer = replace(candidates, features=candidates.features[rows], starts=starts, document_ids=ids, comments=None)
@@ -179,6 +224,25 @@ def ndcg_by_query(labels: list[Ints]) -> Callable[[Floats], Floats]:
     return value
 
 
+def by_group(data: Judged) -> Callable[[Floats], Floats]:
+    """Scores of all rows → the mean NDCG@10 of every group's queries."""
+    value = ndcg_by_query([data.labels[data.candidates.rows(query)] for query in range(len(data))])
+    place = np.unique(data.groups, return_inverse=True)[1]
+    counts = np.bincount(place)
+
+    def mean(scores: Floats) -> Floats:
+        found: Floats = np.bincount(place, value(scores)) / counts
+        return found
+
+    return mean
+
+
+def _measured(
+    worlds: list[World], measures: list[Callable[[Floats], Floats]], scores: Callable[[World], Floats]
+) -> Floats:
+    return np.concatenate([value(scores(world)) for world, value in zip(worlds, measures, strict=True)])
+
+
 class Pages(NamedTuple):
     """Drawn pages: the query and the training rows shown on each, by position, and clicks."""
 
@@ -187,7 +251,7 @@ class Pages(NamedTuple):
     clicked: np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def drawn(world: World, eta: float, sessions: int) -> Pages:
+def drawn(world: World, eta: float, sessions: int, *, swapped: float = _SWAPPED, stages: int = 2) -> Pages:
     """Clicks on lists of the first stage; a page's query comes with long-tailed frequency."""
     chance = np.random.default_rng([int(10 * eta), sessions])
     count = len(world.train)
@@ -196,10 +260,10 @@ def drawn(world: World, eta: float, sessions: int) -> Pages:
     candidates, label = world.train.candidates, world.train.labels
     alpha = np.clip(np.where(label > 0, 0.9, 0.1) + 0.1 * chance.normal(size=len(label)), 0.02, 0.98)
     lists = [
-        [candidates.starts[each] + _ordered(world.stages[candidates.rows(each), stage]) for stage in (0, 1)]
+        [candidates.starts[each] + _ordered(world.stages[candidates.rows(each), stage]) for stage in range(stages)]
         for each in range(count)
     ]
-    stage, swap = chance.integers(2, size=len(query)), chance.random(len(query)) < _SWAPPED
+    stage, swap = chance.integers(stages, size=len(query)), chance.random(len(query)) < swapped
     where = chance.integers(_SHOWN - 1, size=len(query))
     rows = np.full((len(query), _SHOWN), -1)
     for page, each in enumerate(query.tolist()):
@@ -234,105 +298,53 @@ def logged(world: World, pages: Pages) -> Impressions:
 
 
 def arm(world: World, eta: float, sessions: int, value: Callable[[Floats], Floats]) -> dict[str, Floats]:
-    """NDCG@10 of every query by every method, learned from the same clicks."""
-    pages = drawn(world, eta, sessions)
-    log = logged(world, pages)
-    known = what_is_known(log)
+    """NDCG@10 of every group by every method, learned from the same clicks."""
+    log = logged(world, drawn(world, eta, sessions))
+    known, test = what_is_known(log), world.test.candidates
     found: dict[str, Floats] = {}
-    test = world.test.candidates
+    for name, model in (("naive", "document-ctr"), ("coec", "coec"), ("pbm", "pbm"), ("ubm", "ubm")):
+        found[name] = value(_boosted(_learned(world, log, judge(log, model, known))).predict(test))
     qualities = compare_models(log, ("pbm", "ubm"))
     chosen = choose_model(known, {name: each.likelihood for name, each in qualities.items()}, None, given=False)
-    for name, model in (("naive", "document-ctr"), ("coec", "coec"), ("pbm", "pbm"), ("ubm", "ubm")):
-        judgments = judge(log, model, known)
-        found[name] = value(_boosted(_learned(world, log, judgments)).predict(test))
-        if model == chosen:
-            found["chosen"] = found[name]
-            found["chosen, weighted"] = value(_boosted(_learned(world, log, judgments, weighted=True)).predict(test))
-    print(f"  eta {eta:g}, {sessions} sessions: {chosen}; {known.reason[:60]}…", flush=True)
-    found["lightgbm position"] = value(_lightgbm(world, pages))
-    found["xgboost unbiased"] = value(_xgboost(world, pages))
-    for name, examined in (("ranksvm naive", np.ones_like(known.theta)), ("ranksvm propensity", known.theta)):
-        found[name] = value(RankSVM(l2=0.1).fit(by_click(world, pages, examined)).predict(test))
+    print(f"  eta {eta:g}, {sessions} sessions: {chosen}; {known.reason}", flush=True)
+    found["chosen"] = found["naive" if chosen == "document-ctr" else chosen]
+    found["pairs"] = value(_boosted(_preferred(world, log, known)).predict(test)) if known.known else found["naive"]
+    rows = np.array([int(each) for each in log.documents])[log.document]
+    pages = pages_with_a_click(world.train.candidates.features, log, rows)
+    for name, grow in (("lightgbm position", lightgbm_by_position), ("xgboost unbiased", xgboost_unbiased)):
+        found[name] = value(Foreign(name, grow(pages, _GROWN)).predict(test))
     return found
 
 
 def _boosted(data: Judged) -> LambdaMART:
-    return LambdaMART(_TREES, leaves=_LEAVES, learning_rate=_RATE, threads=2).fit(data)
+    trees, leaves, rows, rate, threads = _GROWN
+    made = LambdaMART(trees, leaves=leaves, min_documents=rows, learning_rate=rate, threads=threads)
+    return made.fit(data)
 
 
-def _learned(world: World, log: Impressions, judgments: Judgments, *, weighted: bool = False) -> Judged:
-    """The documents that were shown with their gains, as a folder of judgments has them."""
+def _learned(world: World, log: Impressions, judgments: Judgments) -> Judged:
+    """The documents that were shown with their labels, as a folder of judgments has them."""
     rows = np.array([int(log.documents[each]) for each in judgments.document])
     order = np.argsort(rows)
     owner = world.train.candidates.query_of_row[rows[order]]
     distinct, first = np.unique(owner, return_index=True)
-    made = _rows(world, rows[order], np.append(first, len(rows)), judgments.values()[order], len(distinct))
-    if not weighted:
-        return made
-    weights = np.add.reduceat(1 / np.maximum(judgments.error[order], LEAST) ** 2, first)
-    return made.with_weights(weights / weights.mean())
+    return _rows(world, rows[order], np.append(first, len(rows)), judgments.values()[order], len(distinct))
+
+
+def _preferred(world: World, log: Impressions, known: Knowledge) -> Judged:
+    """Pairs by inverse propensity, as a folder of judgments has them."""
+    found = preferences(log, known)
+    rows = np.array([int(each) for each in log.documents])[found.document]
+    labels = np.zeros(len(rows))
+    labels[found.starts[:-1]] = 1.0
+    return _rows(world, rows, found.starts, labels, len(found.query)).with_weights(found.weight)
 
 
 def _rows(world: World, rows: Ints, starts: Ints, values: Floats, count: int) -> Judged:
-    from querywise import Candidates
-    from querywise.data.labels import labels_from
-
     labels, gains = labels_from(values, True)
     names = tuple(f"q{each}" for each in range(count))
     features = world.train.candidates.features[rows]
     return Judged(Candidates(features, starts, names, feature_names=world.train.feature_names), labels, gains=gains)
-
-
-def by_click(world: World, pages: Pages, theta: Floats) -> Judged:
-    """A query for every clicked document of a query and position: it above the others, weight clicks / θ, clipped."""
-    page, place = np.nonzero(pages.clicked)
-    keys = pages.rows[page, place] * np.int64(_SHOWN) + place
-    distinct, first, counts = np.unique(keys, return_index=True, return_counts=True)
-    rows, starts, labels = [], [0], []
-    for one in first.tolist():
-        shown = pages.rows[page[one]]
-        other = np.setdiff1d(shown[(shown >= 0) & ~pages.clicked[page[one]]], pages.rows[page[one], place[one]])
-        rows += [pages.rows[page[one], place[one]], *other.tolist()]
-        labels += [1.0] + [0.0] * len(other)
-        starts.append(len(rows))
-    inverse = 1 / theta[np.minimum(distinct % _SHOWN + 1, len(theta) - 1)]
-    weights = counts * np.minimum(inverse, np.quantile(inverse, _QUANTILE))
-    data = _rows(world, np.array(rows), np.array(starts), np.array(labels), len(distinct))
-    return data.with_weights(weights)
-
-
-def _lightgbm(world: World, pages: Pages) -> Floats:
-    """LightGBM's lambdarank with positions, a group for every page with a click."""
-    import lightgbm
-
-    rows, labels, place, sizes = _by_page(pages)
-    features = world.train.candidates.features
-    data = lightgbm.Dataset(features[rows], labels, group=sizes, position=place, params={"verbosity": -1})
-    settings = {"objective": "lambdarank", "num_leaves": _LEAVES, "learning_rate": _RATE, "verbosity": -1,
-                "num_threads": 2, "lambdarank_position_bias_regularization": 1.0}  # fmt: skip
-    forest = lightgbm.train(settings, data, _TREES)
-    return np.asarray(forest.predict(world.test.candidates.features, num_threads=2), np.float64)
-
-
-def _xgboost(world: World, pages: Pages) -> Floats:
-    """XGBoost's rank:ndcg with lambdarank_unbiased; the rows of a group are in the order of their positions."""
-    import xgboost
-
-    rows, labels, _, sizes = _by_page(pages)
-    query = np.repeat(np.arange(len(sizes)), sizes)
-    data = xgboost.DMatrix(world.train.candidates.features[rows], label=labels, qid=query)
-    settings = {"objective": "rank:ndcg", "lambdarank_unbiased": True, "lambdarank_pair_method": "topk",
-                "lambdarank_num_pair_per_sample": _SHOWN, "max_leaves": _LEAVES, "grow_policy": "lossguide",
-                "max_depth": 0, "eta": _RATE, "tree_method": "hist", "nthread": 2, "verbosity": 0}  # fmt: skip
-    forest = xgboost.train(settings, data, _TREES)
-    return np.asarray(forest.inplace_predict(world.test.candidates.features, predict_type="margin"), np.float64)
-
-
-def _by_page(pages: Pages) -> tuple[Ints, Ints, Ints, Ints]:
-    some = pages.clicked.any(axis=1)
-    there = pages.rows[some] >= 0
-    place = np.tile(np.arange(_SHOWN), (int(some.sum()), 1))
-    return pages.rows[some][there], pages.clicked[some][there].astype(np.int64), place[there], there.sum(axis=1)
 
 
 if __name__ == "__main__":

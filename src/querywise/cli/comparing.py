@@ -118,6 +118,7 @@ def compare(
     as_json: options.AsJson = False,
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
+    from querywise.clicks.held_out import held_out
     from querywise.data.rows import reading_for
     from querywise.evaluation.tuning import without_hints
     from querywise.jobs.compare import Asked, run
@@ -154,21 +155,23 @@ def compare(
         folds = folds_of(
             data, queries, seed=seed, judgements=judgements, retrieval=how, missing=missing, group_by=group_by
         )
-        called = title or f"Methods compared on {data.absolute().name}"
-        found, page = run(asked, folds, out, title=called, origin=origin, titles=titles_of(data))
+        clicks = held_out(data) if judgements is None else None
+        title = title or f"Methods compared on {data.absolute().name}"
+        found, page = run(asked, folds, out, title=title, origin=origin, titles=titles_of(data), clicks=clicks)
     _say_found(found, test, None if quiet else page, as_json=as_json)
 
 
 def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) -> None:
     from querywise.report.sections import gap_lines
-    from querywise.report.terminal import comparison_table, curves_table, twins_table, vectors_table
+    from querywise.report.terminal import comparison_table, curves_table, debiasing_table, twins_table, vectors_table
 
     if as_json:
         learned = {} if found.curves is None else {"learning_curves": found.curves.as_json(test)}
         print_json(found.compared.as_json(test) | found.decided() | learned)
         return
     decided = filter(None, (found.verdict, found.advice))
-    say(comparison_table(found.compared, test), *gap_lines(found), *decided, *twins_table(found), *vectors_table(found))
+    more = (*twins_table(found), *vectors_table(found), *debiasing_table(found))
+    say(comparison_table(found.compared, test), *gap_lines(found), *decided, *more)
     if found.curves is not None:
         say(curves_table(found.curves, found.measure, test))
     if page is not None:

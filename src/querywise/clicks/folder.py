@@ -10,21 +10,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.clicks.impressions import Impressions, normalized
+from querywise.clicks.impressions import Codes, Impressions, normalized
 from querywise.clicks.judgments import Judgments
-from querywise.clicks.pairs import Preferences
+from querywise.clicks.pairs import Preferences, preferred
 from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST, WEIGHTS
 from querywise.data.collections import Collection, read_collection
-from querywise.data.judged import Candidates
+from querywise.data.coverage import whole_grades
+from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Grades
 from querywise.data.query_table import QueryTable, write_queries
 from querywise.data.readers import read_features
 from querywise.errors import DataError
-from querywise.runtime.arrays import Bools, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.values import JsonObject, json_text
 
-TABLE = "judgments.parquet"
+TABLE, PAGES = "judgments.parquet", "pages.parquet"
+PEOPLE = "people.tsv"  # judgments by people
 OUTPUT = OutputFolder(
     a_file="this is a file; judgments are written to a folder.",
     other="this folder holds something else; name a new one, or one of judgments from clicks.",
@@ -52,17 +54,20 @@ def documents_beside(collection: Path | None, features: Path | None) -> Beside:
     if collection is not None:
         found: Collection = read_collection(collection)
         known = frozenset(each.id for each in found.documents())
-        return Beside(collection, None, *_names(found.queries), known, found.grades())
+        return Beside(collection, None, *names_of(found.queries), known, found.grades())
     if features is not None:
-        data = read_features([features]).candidates
+        read = read_features([features])
+        data = read.candidates
         if data.document_ids is None:
             raise DataError(f"{features}: these features have no document ids, so clicks cannot be joined with them.")
         table = data.queries if data.queries is not None else QueryTable(data.query_ids)
-        return Beside(None, data, *_names(table), frozenset(data.document_ids))
+        graded = dict(zip(data.query_ids, whole_grades(read), strict=True)) if read.labels.any() else {}
+        return Beside(None, data, *names_of(table), frozenset(data.document_ids), graded)
     return Beside(None, None, {}, {}, None)
 
 
-def _names(table: QueryTable | None) -> tuple[dict[str, str], dict[str, str]]:
+def names_of(table: QueryTable | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Queries' ids by their normalized texts and ids, and their texts by id."""
     if table is None:
         return {}, {}
     texts = {query: text for query, text in zip(table.ids, table.texts or (), strict=False) if text}
@@ -94,22 +99,20 @@ def write_folder(
     with atomic_folder(out) as folder:
         _write_gains(folder, log, found, ids, known)
         _write_table(folder / TABLE, log, found, ids, known)
+        _write_pages(folder / PAGES, log)
         used = sorted({ids[query] for query in found.query[known].tolist()})
         own = dict(zip(ids, log.queries, strict=True))
-        texts = tuple(beside.texts.get(query, own[query]) for query in used)
-        write_queries(folder / "queries.jsonl", QueryTable(tuple(used), texts=texts))
+        table = QueryTable(tuple(used), texts=tuple(beside.texts.get(query, own[query]) for query in used))
+        _write_grades(folder / PEOPLE, beside.grades)
         if beside.collection is not None:
             source = beside.collection / "corpus.jsonl" if beside.collection.is_dir() else beside.collection
             _copied(source, folder / "corpus.jsonl")
-        if beside.candidates is not None:
-            if pairs is None:
-                _write_features(folder / FEATURES, beside.candidates, set(used))
-            else:
-                made = _write_pairs(folder, log, pairs, beside.candidates, ids)
-                told = tuple(beside.texts.get(query, own[query]) for query in made.values())
-                write_queries(
-                    folder / "queries.jsonl", QueryTable(tuple(made), texts=told, groups=tuple(made.values()))
-                )
+        if beside.candidates is not None and pairs is None:
+            chosen = [place for place, query in enumerate(beside.candidates.query_ids) if query in set(used)]
+            _write_features(folder / FEATURES, beside.candidates.select(chosen))
+        elif beside.candidates is not None and pairs is not None:
+            table = _write_pairs(folder, preferred(pairs, log, beside.candidates, beside.names))
+        write_queries(folder / "queries.jsonl", table)
         if page is not None:
             (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / MANIFEST).write_text(json_text(notes), encoding="utf-8")
@@ -173,63 +176,72 @@ def _write_table(path: Path, log: Impressions, found: Judgments, ids: list[str],
     write_table(path, pa.schema([*texts, *counts, *numbers]), len(chosen), columns)
 
 
-def _write_features(path: Path, candidates: Candidates, queries: set[str]) -> None:
-    """The features of the judged queries as a Parquet log without labels: these are the gains."""
+def _write_pairs(folder: Path, made: Judged) -> QueryTable:
+    """Preferences with their features and weights; returns their queries."""
+    assert made.query_weights is not None
+    assert made.candidates.queries is not None
+    _write_features(folder / FEATURES, made.candidates, made.labels)
+    with atomic_text(folder / WEIGHTS) as out:
+        rows = zip(made.query_ids, made.query_weights.tolist(), strict=True)
+        out.writelines(f"{query}\t{weight:.6g}\n" for query, weight in rows)
+    return made.candidates.queries
+
+
+def _write_grades(path: Path, grades: Grades) -> None:
+    """What people judged, where they did."""
+    if grades:
+        with atomic_text(path) as out:
+            out.write("query-id\tcorpus-id\tscore\n")
+            for query, own in grades.items():
+                out.writelines(f"{query}\t{document}\t{grade}\n" for document, grade in own.items())
+
+
+def _write_features(path: Path, data: Candidates, labels: Ints | None = None) -> None:
+    """Features as a Parquet log, without labels where these are the gains."""
     from querywise.data.parquet.arrow import arrow, write_table
 
     pa, _ = arrow()
-    chosen = candidates.select([place for place, query in enumerate(candidates.query_ids) if query in queries])
-    names = chosen.feature_names or tuple(f"f{place + 1}" for place in range(chosen.features.shape[1]))
-    fields = [("qid", pa.string()), ("docid", pa.string()), *((name, pa.float64()) for name in names)]
-    owners = chosen.query_of_row
+    names = data.feature_names or tuple(f"f{place + 1}" for place in range(data.features.shape[1]))
+    fields = [("qid", pa.string()), ("docid", pa.string()), *([] if labels is None else [("label", pa.int64())])]
+    schema = pa.schema([*fields, *((name, pa.float64()) for name in names)])
+    owners = data.query_of_row
 
     def columns(rows: slice) -> list[object]:
-        ids = [chosen.query_ids[query] for query in owners[rows].tolist()]
-        assert chosen.document_ids is not None
-        return [ids, list(chosen.document_ids[rows]), *chosen.features[rows].T]
+        ids = [data.query_ids[query] for query in owners[rows].tolist()]
+        assert data.document_ids is not None
+        told = [] if labels is None else [labels[rows]]
+        return [ids, list(data.document_ids[rows]), *told, *data.features[rows].T]
 
-    write_table(path, pa.schema(fields), len(chosen.features), columns)
+    write_table(path, schema, len(data.features), columns)
 
 
-def _write_pairs(
-    folder: Path, log: Impressions, pairs: Preferences, candidates: Candidates, ids: list[str]
-) -> dict[str, str]:
-    """The features of every preference's documents as a query, and the weights; returns what query each is of."""
+def _write_pages(path: Path, log: Impressions) -> None:
+    """The pages that were read, as a click log in Parquet without names of sessions; none without Arrow."""
     from querywise.data.parquet.arrow import arrow, write_table
 
-    assert candidates.document_ids is not None
-    owners = [candidates.query_ids[query] for query in candidates.query_of_row.tolist()]
-    place = {pair: row for row, pair in enumerate(zip(owners, candidates.document_ids, strict=True))}
-    qids: list[str] = []
-    groups: dict[str, str] = {}
-    rows: list[int] = []
-    labels: list[int] = []
-    with atomic_text(folder / WEIGHTS) as out:
-        for number, query in enumerate(pairs.query.tolist()):
-            documents = pairs.document[pairs.starts[number] : pairs.starts[number + 1]].tolist()
-            own = [place.get((ids[query], log.documents[each]), -1) for each in documents]
-            known = [row for row in own if row >= 0]
-            if own[0] >= 0 and len(known) > 1:
-                qids += [f"{ids[query]} #{number + 1}"] * len(known)
-                groups[qids[-1]] = ids[query]
-                labels += [1] + [0] * (len(known) - 1)
-                rows += known
-                out.write(f"{qids[-1]}\t{pairs.weight[number]:.6g}\n")
-    if not rows:
-        raise DataError("No clicked document is in the features together with another of its page.")
-    pa, _ = arrow()
-    names = candidates.feature_names or tuple(f"f{each + 1}" for each in range(candidates.features.shape[1]))
-    texts = [("qid", pa.string()), ("docid", pa.string())]
-    schema = pa.schema([*texts, ("label", pa.int64()), *((name, pa.float64()) for name in names)])
+    try:
+        pa, _ = arrow()
+    except DataError:
+        return
+    page = log.page_of_row
+    kinds = {"query": pa.string(), "document": pa.string(), "clicked": pa.int8()}
+    known: dict[str, tuple[object, Floats | Ints | Codes]] = {}
+    if log.has_positions:
+        known["position"] = pa.int32(), log.position.astype(np.int32)
+    if log.notes.has_pages:
+        known["session"] = pa.int32(), page
+    if log.has_times:
+        known["time"] = pa.float64(), log.time[page]
+    if log.propensity is not None:
+        known["propensity"] = pa.float64(), log.propensity
 
-    def columns(part: slice) -> list[object]:
-        assert candidates.document_ids is not None
-        chosen = rows[part]
-        documents = [candidates.document_ids[row] for row in chosen]
-        return [qids[part], documents, labels[part], *candidates.features[chosen].T]
+    def columns(rows: slice) -> list[object]:
+        queries = [log.queries[each] for each in log.query[page[rows]].tolist()]
+        documents = [log.documents[each] for each in log.document[rows].tolist()]
+        return [queries, documents, log.clicked[rows].astype(np.int8), *(each[rows] for _, each in known.values())]
 
-    write_table(folder / FEATURES, schema, len(rows), columns)
-    return groups
+    schema = pa.schema([*kinds.items(), *((name, kind) for name, (kind, _) in known.items())])
+    write_table(path, schema, len(log.document), columns)
 
 
 def _copied(source: Path, target: Path) -> None:

@@ -125,8 +125,9 @@ def _verdict(log: Impressions, component: Ints, good: float, error: Floats) -> t
             "Position bias cannot be told from relevance: no clicked document was shown at two positions for the same "
             "query. Any debiased number would come from a prior alone."
         )
+    apart = f"positions are in {parts} unconnected groups" if parts > 1 else "documents were too seldom exchanged"
     return False, (
-        f"Position bias cannot be told from relevance: positions are in {parts} unconnected groups or too little "
-        f"exchanged, and only {good:.0%} of the impressions are at positions whose examination is known to a standard "
-        f"error of {_WORST:g} in its logarithm; {_ENOUGH:.0%} are needed."
+        f"Position bias cannot be told from relevance: {apart}, and only {good:.0%} of the impressions are at "
+        f"positions whose examination is known to a standard error of {_WORST:g} in its logarithm; "
+        f"{_ENOUGH:.0%} are needed."
     )

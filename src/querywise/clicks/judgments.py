@@ -39,8 +39,7 @@ class Judgments(NamedTuple):
 
     query, document: their numbers in the log. impressions, clicks: how often shown and clicked. gain, error: posterior
     mean and standard deviation of attractiveness by `model`. naive: the same by clicks over impressions, as if there
-    were no position bias. pessimistic: as if all of the fall of the click rate with the position were bias. prior: of
-    attractiveness.
+    were no position bias. pessimistic: as if all of the fall of the click rate with the position were bias.
     """
 
     model: str
@@ -53,14 +52,18 @@ class Judgments(NamedTuple):
     error: Floats
     naive: Floats
     pessimistic: Floats
-    prior: Prior
+
+    @property
+    def average(self) -> float:
+        """The mean gain of what was shown: documents above it are better than what people saw."""
+        return float(self.gain @ self.impressions / self.impressions.sum())
 
     def grades(self) -> Ints:
-        """Whole grades: 0 up to the prior's mean, then four equal parts up to the highest gains.
+        """Whole grades: 0 up to the average, then four equal parts up to the highest gains.
 
         The highest are those above the 99th percentile.
         """
-        low = self.prior.mean
+        low = self.average
         above = self.gain[self.gain > low]
         if not len(above):
             return np.zeros(len(self.gain), np.int64)
@@ -69,8 +72,12 @@ class Judgments(NamedTuple):
         return np.clip(found, 0, GRADES).astype(np.int64)
 
     def values(self) -> Floats:
-        """Real-valued labels: the gain to two decimals where it is above the prior's mean, else 0."""
-        return np.where(self.gain > self.prior.mean, np.maximum(np.round(self.gain, 2), 0.01), 0.0)
+        """Real-valued labels: by how much the gain is above the average, to three decimals; 0 where it is not.
+
+        A document that few examined has about the gain of its prior, near the average, and so a label near 0.
+        """
+        above = self.gain - self.average
+        return np.where(above > 0, np.maximum(np.round(above, 3), 0.001), 0.0)
 
 
 def choose_model(known: Knowledge, likelihoods: dict[str, float], named: str | None, *, given: bool) -> str:
@@ -116,7 +123,6 @@ def judge(log: Impressions, model: str, known: Knowledge, borrowing: Borrowing |
         error,
         naive.alpha,
         _pessimistic(log, pair, naive.clicks) if log.has_positions else naive.alpha,
-        fitted.prior,
     )
 
 

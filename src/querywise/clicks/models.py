@@ -118,7 +118,7 @@ class ClickModel:
 
     def attractiveness(self, log: Impressions) -> Floats:
         """α of every row."""
-        return _looked_up(self.keys, self.alpha, log.keys, 1.0 if self.name == "coec" else self.prior.mean)
+        return looked_up(self.keys, self.alpha, log.keys, 1.0 if self.name == "coec" else self.prior.mean)
 
     def chances(self, log: Impressions) -> Chances:
         """The chances of clicks in other pages of the same queries and documents (see `aligned`)."""
@@ -128,7 +128,7 @@ class ClickModel:
             if self.name == "dcm":
                 after = _clipped(self.after, position)
             elif self.name != "cascade":
-                sigma = _looked_up(self.keys, self.sigma, log.keys, self.satisfaction.mean)
+                sigma = looked_up(self.keys, self.sigma, log.keys, self.satisfaction.mean)
                 after = (1 - sigma) * self.gamma
             marginal, given = np.empty(len(alpha)), np.empty(len(alpha))
             kernels.chain_clicks(log.starts, log.clicked, alpha, after, self.gamma, marginal, given)
@@ -149,7 +149,8 @@ def _clipped(table: Floats, position: Ints) -> Floats:
     return found
 
 
-def _looked_up(keys: Ints, values: Floats, wanted: Ints, otherwise: float) -> Floats:
+def looked_up(keys: Ints, values: Floats, wanted: Ints, otherwise: float) -> Floats:
+    """The values of the keys wanted. keys: in order."""
     if not len(keys):
         return np.full(len(wanted), otherwise)
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -7,12 +7,15 @@ too. Equal ones are one query with the sum of their weights.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from querywise.clicks.identifiable import Knowledge
 from querywise.clicks.impressions import Impressions
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 
@@ -56,3 +59,43 @@ def preferences(log: Impressions, known: Knowledge) -> Preferences:
         np.array(list(found.values())),
         clipped,
     )
+
+
+def preferred(found: Preferences, log: Impressions, candidates: Candidates, names: Mapping[str, str]) -> Judged:
+    """Every preference as a query of candidates, weighted, of the group that its own query is.
+
+    names: the id of a query by its text in the log.
+    """
+    assert candidates.document_ids is not None
+    owners = [candidates.query_ids[query] for query in candidates.query_of_row.tolist()]
+    place = {pair: row for row, pair in enumerate(zip(owners, candidates.document_ids, strict=True))}
+    rows: list[int] = []
+    starts, ids, groups, weights = [0], list[str](), list[str](), list[float]()
+    for number, query in enumerate(found.query.tolist()):
+        documents = found.document[found.starts[number] : found.starts[number + 1]].tolist()
+        own = names.get(log.queries[query], log.queries[query])
+        there = [place.get((own, log.documents[each]), -1) for each in documents]
+        known = [row for row in there if row >= 0]
+        if there[0] >= 0 and len(known) > 1:
+            rows += known
+            starts.append(len(rows))
+            ids.append(f"{own} #{number + 1}")
+            groups.append(own)
+            weights.append(float(found.weight[number]))
+    if not rows:
+        raise DataError("No clicked document is among the candidates together with another of its page.")
+    labels = np.zeros(len(rows), np.int64)
+    labels[starts[:-1]] = 1
+    table = candidates.queries
+    texts = {} if table is None or table.texts is None else dict(zip(table.ids, table.texts, strict=True))
+    known_texts = tuple(texts.get(each) for each in groups)
+    made = Candidates(
+        candidates.features[rows],
+        np.array(starts),
+        tuple(ids),
+        document_ids=tuple(candidates.document_ids[row] for row in rows),
+        feature_names=candidates.feature_names,
+        queries=QueryTable(tuple(ids), texts=known_texts, groups=tuple(groups)),
+        missing=candidates.missing,
+    )
+    return Judged(made, labels).with_weights(np.array(weights))

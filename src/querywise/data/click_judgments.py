@@ -28,6 +28,9 @@ class Gain(NamedTuple):
     label: float
 
 
+Gains = Mapping[str, Mapping[str, Gain]]  # query → document → gain
+
+
 def is_click_folder(path: Path) -> bool:
     """Whether a path is a folder of judgments from clicks."""
     return (path / MANIFEST).is_file()
@@ -48,6 +51,11 @@ def read_gains(folder: Path) -> dict[str, dict[str, Gain]]:
                 raise DataError(f"{path}:{number}: expected three numbers from 0 up; found {line[:80]!r}.")
             found.setdefault(query, {})[document] = Gain(*(float(each or 0) for each in numbers))
     return found
+
+
+def labels_in(gains: Gains) -> dict[str, dict[str, float]]:
+    """The labels alone: query → document → label."""
+    return {query: {document: each.label for document, each in own.items()} for query, own in gains.items()}
 
 
 def read_manifest(folder: Path) -> JsonObject:
@@ -72,14 +80,22 @@ def weighed_by_clicks(data: Judged, folder: Path) -> Judged:
 
 
 def judged_by_clicks(data: Judged, folder: Path) -> Judged:
-    """The same documents with their gains as real-valued labels, and weights of queries by certainty.
+    """The same documents with the gains of a folder (see `with_gains`)."""
+    try:
+        return with_gains(data, read_gains(folder), weigh=read_manifest(folder).get("weights") is True)
+    except DataError as error:
+        raise DataError(f"{folder}: {error}") from None
+
+
+def with_gains(data: Judged, gains: Gains, *, weigh: bool) -> Judged:
+    """The same documents with their gains as real-valued labels; weigh: queries by certainty.
 
     A query's weight is Σ 1 / error² over its judged documents, so that queries with more clicks count more; on average
     it is 1. Documents that were not shown are unjudged, and queries without a judged document are left out.
     """
-    gains, rows = read_gains(folder), data.candidates
+    rows = data.candidates
     if rows.document_ids is None:
-        raise DataError(f"{folder}: judgments from clicks belong to documents, and these have no ids.")
+        raise DataError("judgments from clicks belong to documents, and these have no ids.")
     values, judged = np.zeros(len(data.labels)), np.zeros(len(data.labels), np.bool_)
     weights = np.zeros(len(data))
     for query, name in enumerate(rows.query_ids):
@@ -92,11 +108,9 @@ def judged_by_clicks(data: Judged, folder: Path) -> Judged:
     kept = np.flatnonzero(weights)
     if not len(kept):
         raise DataError(
-            f"{folder}: none of the documents judged by clicks is among the candidates. Do queries and documents have "
-            "the same ids in the log and in the data?"
+            "none of the documents judged by clicks is among the candidates. Do queries and documents have the same "
+            "ids in the log and in the data?"
         )
     labels, table = labels_from(values, True)
-    made = replace(data, labels=labels, gains=table, judged=judged, missed=None).select(kept)
-    if read_manifest(folder).get("weights") is not True:
-        return made
-    return made.with_weights(weights[kept] / weights[kept].mean())
+    made = replace(data, labels=labels, gains=table, judged=judged, missed=None).with_weights().select(kept)
+    return made.with_weights(weights[kept] / weights[kept].mean()) if weigh else made

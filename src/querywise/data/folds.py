@@ -116,6 +116,11 @@ class Folds:
         """The same folds, with something learned from each one's training part."""
         return Folds(self._makers, self._parts, after)
 
+    def then(self, change: Callable[[Fold], Fold]) -> Folds:
+        """The same folds, each changed after all else."""
+        before = self._after
+        return Folds(self._makers, self._parts, change if before is None else lambda fold: change(before(fold)))
+
     def sizes(self) -> list[int]:
         """How many training queries every fold has."""
         return [len(make().train) for make in self._makers]

@@ -11,6 +11,7 @@ import numpy as np
 
 from querywise.display.words import p_in_words, p_value
 from querywise.evaluation.compare import Compared
+from querywise.evaluation.debiasing import Debiasing
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.leaks import TwinGain
 from querywise.evaluation.learning_curves import LearningCurves
@@ -256,6 +257,7 @@ class Findings:
     curves: LearningCurves | None = None  # where they were asked for
     on_twins: Mapping[str, TwinGain] = field(default_factory=dict)  # of every other method; none where nothing leaks
     vectors: VectorGains | None = None  # what teaching the query vectors was worth, where they learn
+    debiasing: Debiasing | None = None  # whether it matters, of methods that learn from clicks
 
     @property
     def baseline(self) -> MethodFinding:
@@ -294,6 +296,7 @@ class Findings:
             "cheapest": None if self.cheapest is None else self.cheapest.as_json(),
             "pairs": [asdict(each) for each in self.pairs],
             **({} if self.vectors is None else {"query_vectors": self.vectors.as_json()}),
+            **({} if self.debiasing is None else {"debiasing": self.debiasing.as_json()}),
         }
 
 
@@ -533,6 +536,7 @@ def as_json(found: Findings) -> JsonObject:
         },
         **({"features": features} if features else {}),
         **({} if found.vectors is None else {"query_vectors": found.vectors.as_json()}),
+        **({} if found.debiasing is None else {"debiasing": found.debiasing.as_json()}),
         **({} if found.curves is None else {"learning_curves": found.curves.as_json(found.test)}),
         "oracles": {
             each.name: {

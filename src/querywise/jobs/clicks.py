@@ -115,7 +115,7 @@ def _manifest(found: Found, asked: Asked) -> JsonObject:
         "reason": found.known.reason,
         "weights": asked.weights,
         "pages": len(found.log),
-        "prior_mean": found.judgments.prior.mean,
+        "average": found.judgments.average,
     }
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from querywise.clicks.held_out import HeldOut, twins_in
 from querywise.data.folds import Folds
 from querywise.data.judged import Judged
 from querywise.data.runs import Run, is_run, read_run, scores_in
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline
+from querywise.evaluation.debiasing import debiasing
 from querywise.evaluation.findings import Findings, findings, with_curves
 from querywise.evaluation.learning_curves import FEWEST, curves_up_to, sizes_for, training_queries
 from querywise.evaluation.resume import Kept
@@ -67,12 +69,14 @@ def run(
     title: str,
     origin: Origin | None = None,
     titles: Titles | None = None,
+    clicks: HeldOut | None = None,
 ) -> tuple[Findings, Path | None]:
     """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned.
 
     Where learning curves are asked for, the report is there before they are, and is written again with them.
 
-    origin: what the report says of this run. titles: of documents, by their ids.
+    origin: what the report says of this run. titles: of documents, by their ids. clicks: what later clicks judge by,
+    where methods learn from clicks; the first method is compared with itself on clicks as they are.
     """
     find_test(asked.test)
     chosen = [find_method(name, peers=True) for name in asked.methods]
@@ -80,7 +84,8 @@ def run(
     seeds = {method.name: _seeds(method, chosen, asked) for method in chosen}
     fits: dict[str, Fit] = {method.name: _fitting(method, asked, seeds[method.name]) for method in chosen}
     given, runs = _given(files, folds)
-    fits |= given
+    folds = folds if clicks is None else folds.then(clicks.fold)
+    fits = (clicks.systems(chosen[0].name, fits[chosen[0].name]) if clicks and chosen else {}) | fits | given
     if asked.baseline is not None and asked.baseline not in fits:
         asked = replace(asked, baseline=current_name(asked.baseline))
     settings = {method.name: _settings(method, asked, seeds[method.name]) for method in chosen}
@@ -108,7 +113,7 @@ def run(
         learning = {method.name: fits[method.name] for method in chosen}
         plain = _plain(compared, learning, folds, kept) if asked.plain else None
         with doing("Tests and tables"):
-            found = findings(compared, asked.measure, test=asked.test, plain=plain)
+            found = _debiased(findings(compared, asked.measure, test=asked.test, plain=plain), clicks)
             page = written(found)
         if asked.curves:
             found = with_curves(found, curves_up_to(compared, learning, folds, counts, kept=kept))
@@ -127,6 +132,23 @@ def _plain(compared: Compared, learning: Mapping[str, Fit], folds: Folds, kept: 
             flavour=compared.flavour,
             kept=None if kept is None else kept.part("plain"),
         )
+
+
+def _debiased(found: Findings, clicks: HeldOut | None) -> Findings:
+    """The same with whether debiasing matters, of methods that learn from clicks."""
+    if clicks is None:
+        return found
+    judged = clicks.judged_by_people(found.compared.judged)
+    told = debiasing(
+        found.compared,
+        judged,
+        found.measure,
+        model=clicks.model,
+        reason=clicks.known.reason,
+        names=twins_in(found.compared.names),
+        test=found.test,
+    )
+    return replace(found, debiasing=told)
 
 
 def _counts(folds: Folds) -> list[int]:

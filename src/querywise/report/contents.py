@@ -16,6 +16,7 @@ from querywise.report import drawings
 from querywise.report.sections import (
     Section,
     curves_section,
+    debiasing_section,
     features_section,
     oracle_section,
     twins_tables,
@@ -79,6 +80,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         Section("All methods", "", _methods(found, origin or Origin()), drawings.ndcg_curves(found), "methods"),
         Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
         *([vectors_section(found, found.vectors)] if found.vectors is not None else []),
+        *([debiasing_section(found.debiasing)] if found.debiasing is not None else []),
         _cost(found),
         _queries(found),
         _where(found),

@@ -1,4 +1,4 @@
-"""The sections that only some reports have: near twins, query vectors, the oracle gap, features, learning curves."""
+"""The sections that only some reports have: twins, query vectors, debiasing, oracle gap, features, learning curves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from querywise.display.words import p_in_words
+from querywise.evaluation.debiasing import Debiasing
+from querywise.evaluation.differences import Differences
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.query_vectors import VectorGains
@@ -167,6 +169,33 @@ def vectors_section(found: Findings, gains: VectorGains) -> Section:
     """Whether teaching the query vectors helps, by how much and for which queries."""
     text = " ".join([*gains.said, _VECTORS])
     return Section("Query vectors", text, tuple(vectors_tables(gains).items()), gain_by_cosine(found, gains), "vectors")
+
+
+def debiasing_tables(found: Debiasing) -> dict[str, Table]:
+    """All methods by people, where they judged; clicks have the main table."""
+    return {} if found.people is None else {"by-people": judged_by(found, found.people)}
+
+
+def judged_by(found: Debiasing, every: Differences) -> Table:
+    """Every method against the baseline, by one kind of judges."""
+    kinds = {"method": "text", found.measure: "value", f"Δ {found.measure}": "signed"}
+    kinds |= {"from": "signed", "to": "signed", "p": "p", "p, Holm": "p"}
+    tested = {each.name: each for each in every.with_intervals(found.measure, found.test)}
+    rows: list[tuple[Cell, ...]] = []
+    for name, each in every.evaluations.items():
+        test = tested.get(name)
+        told = (None,) * 5 if test is None else (test.difference, *test.interval, test.p, test.p_holm)
+        rows.append((name, float(each[found.measure].mean()), *told))
+    caption = (
+        f"{len(every.base)} queries, judged by people; p: {TEST_NAMES[found.test]} against {every.baseline}; from, to: "
+        "bootstrap interval of the difference, 95 %."
+    )
+    return Table(columns_of(kinds), tuple(rows), caption)
+
+
+def debiasing_section(found: Debiasing) -> Section:
+    """Whether debiasing matters, by later clicks and by people."""
+    return Section("Debiasing", " ".join(found.said), tuple(debiasing_tables(found).items()), anchor="debiasing")
 
 
 def gap_lines(found: Findings) -> list[str]:

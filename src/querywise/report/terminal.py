@@ -20,7 +20,7 @@ from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
 from querywise.explanations.explain import Explanation, Reason
 from querywise.measures.order import find_flavour
-from querywise.report.sections import twins_tables, twins_text, vectors_tables
+from querywise.report.sections import debiasing_tables, twins_tables, twins_text, vectors_tables
 from querywise.report.tables import Table as Written
 from querywise.retrieval.search import Answer
 
@@ -103,6 +103,14 @@ def vectors_table(found: Findings) -> list[RenderableType]:
         return []
     tables = vectors_tables(found.vectors).values()
     return [" ".join(found.vectors.said), *(each for table in tables for each in (_shown(table), table.caption))]
+
+
+def debiasing_table(found: Findings) -> list[RenderableType]:
+    """Whether debiasing matters, and the table by people; nothing where there are no clicks."""
+    if found.debiasing is None:
+        return []
+    tables = debiasing_tables(found.debiasing).values()
+    return [" ".join(found.debiasing.said), *(each for table in tables for each in (_shown(table), table.caption))]
 
 
 def _shown(table: Written) -> Table:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.data.click_judgments import judged_by_clicks, labels_in, read_gains
 from querywise.data.collections import Collection
 from querywise.data.folds import Fold
 from querywise.data.judged import Judged
@@ -74,7 +76,7 @@ class Adaptation:
 
     kind: `auto` chooses, and moves queries only where cross-validation on the training queries shows a gain.
     top, vector_top: documents that BM25 and vectors find. skip_unknown: leave out judgments of unknown documents.
-    candidates: `found`, or `judged`.
+    candidates: `found`, or `judged`. clicks: a folder of judgments from clicks, whose gains count instead of grades.
     """
 
     collection: Collection
@@ -84,13 +86,14 @@ class Adaptation:
     vector_top: int | None = None
     skip_unknown: bool = False
     candidates: str = FOUND
+    clicks: Path | None = None
 
     def fold(self, fold: Fold) -> Fold:
         """The same fold by vectors that learned from its training part alone; as it is where that gains nothing."""
         found = self.learned(fold.train)
-        own, known = (unit(self._vectors(part)) for part in (fold.test, fold.train))
-        taught = Taught(found.adapter, (own @ known.T).max(axis=1, initial=-1.0))
         valid, test = (self.found_by(part, found.adapter) for part in (fold.valid, fold.test))
+        own, known = (unit(self._vectors(part)) for part in (test, fold.train))
+        taught = Taught(found.adapter, (own @ known.T).max(axis=1, initial=-1.0))
         parts = found.train, valid, test
         if self.kind == "off":
             return Fold(*parts)
@@ -100,7 +103,8 @@ class Adaptation:
         """An adapter trained on these queries, and their candidates by vectors that were not trained on each."""
         queries, documents, gains = self.given(train)
         adapter = AdaptedVectors(self.kind, gate=self.kind == "auto", blocks=documents.blocks or None)
-        adapted = adapter.fit_transform(queries, documents, gains, groups=np.asarray(train.groups, dtype=np.int64))
+        groups, weights = np.asarray(train.groups, dtype=np.int64), train.query_weights
+        adapted = adapter.fit_transform(queries, documents, gains, weights=weights, groups=groups)
         announce(adapter.said())
         moved = moved_by(adapter, self._vectors(train))
         return Adapted(self._found(train, moved | {"adapted": adapted if adapter.adapts else None}), adapter)
@@ -149,7 +153,8 @@ class Adaptation:
                 candidates=self.candidates,
                 **moved,
             )
-        return replace(found, losses=part.losses)
+        found = replace(found, losses=part.losses)
+        return found if self.clicks is None else judged_by_clicks(found, self.clicks)
 
     @property
     def _documents(self) -> VectorIndex:
@@ -165,8 +170,8 @@ class Adaptation:
         return table.vectors
 
     def _gains(self, query_ids: Sequence[str]) -> csr_array:
-        """Queries × documents of the index: grades, where they are above 0."""
-        grades = self.collection.grades()
+        """Queries × documents of the index: grades, or gains of clicks, where they are above 0."""
+        grades = self.collection.grades() if self.clicks is None else labels_in(read_gains(self.clicks))
         rows: list[int] = []
         columns: list[int] = []
         values: list[float] = []

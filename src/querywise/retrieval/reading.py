@@ -253,8 +253,9 @@ def folds_from_text(
     """A text collection cut into five, by vectors as they are, and how its query vectors learn, where they are to."""
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
     found = _plain_candidates(collection, index, how)[0]
-    found = judged_by_clicks(found, data) if is_click_folder(data) and judgements is None else found
-    return make_folds(grouped_by(found, group_by), seed=seed), _adaptation(collection, index, how)
+    clicks = _clicks_in(data, judgements)
+    found = found if clicks is None else judged_by_clicks(found, clicks)
+    return make_folds(grouped_by(found, group_by), seed=seed), _adaptation(collection, index, how, clicks)
 
 
 def is_collection(data: Path) -> bool:
@@ -290,9 +291,14 @@ def judged_from_text(
     how = retrieval or Retrieval()
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements, also_judged=also_judged)
     judged, coverage = _plain_candidates(collection, index, how, add_judged=add_judged)
-    if isinstance(data, Path) and judgements is None and is_click_folder(data):
-        judged = judged_by_clicks(judged, data)
-    return FromText(judged, coverage, retrieval_notes(index, how), _adaptation(collection, index, how))
+    clicks = _clicks_in(data, judgements)
+    judged = judged if clicks is None else judged_by_clicks(judged, clicks)
+    return FromText(judged, coverage, retrieval_notes(index, how), _adaptation(collection, index, how, clicks))
+
+
+def _clicks_in(data: Path | Collection, judgements: PathLike | None) -> Path | None:
+    """The folder, where it has judgments from clicks and these are to count."""
+    return data if isinstance(data, Path) and judgements is None and is_click_folder(data) else None
 
 
 def _plain_candidates(
@@ -309,13 +315,13 @@ def _plain_candidates(
     )
 
 
-def _adaptation(collection: Collection, index: Index, how: Retrieval) -> Adaptation | None:
+def _adaptation(collection: Collection, index: Index, how: Retrieval, clicks: Path | None) -> Adaptation | None:
     """How query vectors learn, where they are to."""
     if not how.by_vectors or (how.adapt == "off" and how.embedders == 1):
         return None
     kinds: dict[str, Kind] = {"off": "off", "auto": "auto", "linear": "linear", "by-query": "by-query"}
     kind = kinds[how.adapt]
-    return Adaptation(collection, index, kind, how.top, how.vector_top, how.skip_unknown, how.candidates)
+    return Adaptation(collection, index, kind, how.top, how.vector_top, how.skip_unknown, how.candidates, clicks)
 
 
 def indexed_text(

@@ -1,0 +1,184 @@
+"""A click log in two, for comparisons: methods learn from its earlier pages, and clicks on the later ones measure them.
+
+What is measured are judgments of the last fifth of the pages, freed of position bias as those are that methods learn
+from, on queries that nothing was learned from. So whether debiasing helps is asked of clicks that no training saw, and
+of people where they gave grades. Beside a method stand itself on clicks over impressions, itself on pairs by inverse
+propensity, and LightGBM and XGBoost with position bias as they take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from querywise.clicks.folder import PAGES, PEOPLE, names_of
+from querywise.clicks.identifiable import Knowledge, what_is_known
+from querywise.clicks.impressions import Impressions
+from querywise.clicks.judgments import Judgments, judge
+from querywise.clicks.models import EXAMINED, looked_up
+from querywise.clicks.pairs import preferences, preferred
+from querywise.clicks.peers import XGBOOST, Trees, lightgbm_by_position, pages_with_a_click, xgboost_unbiased
+from querywise.clicks.readers import read_clicks
+from querywise.contracts.answers import Scorer
+from querywise.data.click_judgments import WEIGHTS, Gain, Gains, is_click_folder, read_manifest, with_gains
+from querywise.data.folds import Fold
+from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import Grades, read_grades
+from querywise.data.query_table import read_queries
+from querywise.errors import DataError
+from querywise.evaluation.foreign import Foreign
+from querywise.evaluation.trained import Fit
+from querywise.retrieval.adapting import AdaptedFold, taught_by
+from querywise.runtime.arrays import Ints
+from querywise.runtime.progress import doing
+from querywise.runtime.threads import cores
+
+NAIVE, PAIRS = "{}, naive clicks", "{}, pairs by propensity"
+LIGHTGBM, XGBOOST_UNBIASED = "lightgbm position", "xgboost unbiased"
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The two parts of a log, judged.
+
+    model: what judges. known: what the whole log tells. earlier: its pages. names: ids of queries by their texts in it.
+    gains, naive: of the earlier pages, to learn from; later: of the later ones. weigh: whether queries weigh by
+    certainty in training. people: what people judged.
+    """
+
+    model: str
+    known: Knowledge
+    earlier: Impressions
+    names: Mapping[str, str]
+    gains: Gains
+    naive: Gains
+    later: Gains
+    weigh: bool
+    people: Grades
+
+    def fold(self, fold: Fold) -> Fold:
+        """A fold whose test part is judged by later clicks, and the others by earlier ones."""
+        train, valid = (with_gains(part, self.gains, weigh=self.weigh) for part in fold[:2])
+        test, taught = with_gains(fold.test, self.later, weigh=False), taught_by(fold)
+        if taught is None:
+            return Fold(train, valid, test)
+        place = {query: number for number, query in enumerate(fold.test.query_ids)}
+        nearest = taught.nearest[[place[query] for query in test.query_ids]]
+        return AdaptedFold.of((train, valid, test), taught._replace(nearest=nearest))
+
+    def systems(self, name: str, fit: Fit) -> dict[str, Fit]:
+        """What a method is compared with: itself on clicks as they are, the baseline, and others' ways."""
+        if self.model not in (*EXAMINED, "propensity"):
+            return {}
+        ways: dict[str, Fit] = {NAIVE.format(name): Relearned(self, fit, "naive")}
+        ways |= {PAIRS.format(name): Relearned(self, fit, "pairs"), LIGHTGBM: ByPages(self, LIGHTGBM)}
+        return ways if XGBOOST.missing("") else ways | {XGBOOST_UNBIASED: ByPages(self, XGBOOST_UNBIASED)}
+
+    def judged_by_people(self, test: Judged) -> tuple[Judged, Ints]:
+        """The queries with grades that people gave, judged by them, and the rows of these queries."""
+        own = [self.people.get(query, {}) for query in test.query_ids]
+        kept = [query for query, grades in enumerate(own) if any(grades.values())]
+        documents, starts = test.candidates.document_ids, test.candidates.starts
+        assert documents is not None
+        rows = np.concatenate([np.arange(starts[query], starts[query + 1]) for query in kept] or [starts[:0]])
+        query_of_row = test.candidates.query_of_row
+        given = [own[query_of_row[row]].get(documents[row], -1) for row in rows.tolist()]
+        labels, bare = np.array(given, np.int64), replace(test.select(kept), gains=None)
+        return replace(bare, labels=np.maximum(labels, 0), judged=labels >= 0), rows
+
+
+@dataclass(frozen=True, eq=False)
+class Relearned:
+    """A method fitted on clicks as they are, or on pairs by inverse propensity, of the same queries."""
+
+    held: HeldOut
+    fit: Fit
+    how: Literal["naive", "pairs"]
+
+    def __call__(self, train: Judged, valid: Judged) -> Any:
+        """Fit it on what this way makes of both parts."""
+        return self.fit(self._made(train), self._made(valid))
+
+    def _made(self, part: Judged) -> Judged:
+        if self.how == "naive":
+            return with_gains(part, self.held.naive, weigh=self.held.weigh)
+        own = rows_in(part.candidates, self.held.earlier, self.held.names)
+        page = self.held.earlier.page_of_row
+        pages = np.flatnonzero(np.bincount(page[own >= 0], minlength=len(self.held.earlier)))
+        log = self.held.earlier.select(pages)
+        return preferred(preferences(log, self.held.known), log, part.candidates, self.held.names)
+
+
+@dataclass(frozen=True, eq=False)
+class ByPages:
+    """LightGBM or XGBoost on the pages of the training queries."""
+
+    held: HeldOut
+    name: str
+
+    def __call__(self, train: Judged, valid: Judged) -> Scorer:
+        """Fit it; the validation part is not looked at."""
+        log = self.held.earlier
+        pages = pages_with_a_click(train.candidates.features, log, rows_in(train.candidates, log, self.held.names))
+        if not len(pages.sizes):
+            raise DataError(f"{self.name}: no page with a click is of the training queries and their candidates.")
+        grow = lightgbm_by_position if self.name == LIGHTGBM else xgboost_unbiased
+        return Foreign(self.name, grow(pages, Trees(threads=cores())))
+
+
+def twins_in(names: Sequence[str]) -> tuple[str, str]:
+    """The method that is compared with itself on clicks as they are, and that twin; empty texts without one."""
+    return next(((name, NAIVE.format(name)) for name in names if NAIVE.format(name) in names), ("", ""))
+
+
+def rows_in(candidates: Candidates, log: Impressions, names: Mapping[str, str]) -> Ints:
+    """Every row of a log in candidates; −1 where it is not there. names: ids of queries by their texts in the log."""
+    assert candidates.document_ids is not None
+    number = {each: place for place, each in enumerate(log.documents)}
+    document = np.array([number.get(each, -1) for each in candidates.document_ids], np.int64)
+    place = {each: query for query, each in enumerate(candidates.query_ids)}
+    query = np.array([place.get(names.get(text, text), -1) for text in log.queries], np.int64)
+    width, there = len(log.documents), np.flatnonzero(document >= 0)
+    keys = candidates.query_of_row[there] * width + document[there]
+    order = np.argsort(keys)
+    wanted = query[log.query[log.page_of_row]] * width + log.document
+    wanted[query[log.query[log.page_of_row]] < 0] = -1
+    return looked_up(keys[order], there[order].astype(np.float64), wanted, -1.0).astype(np.int64)
+
+
+def held_out(folder: Path) -> HeldOut | None:
+    """A folder of judgments with its log cut in two; None of other data, and of pairs."""
+    if not is_click_folder(folder) or (folder / WEIGHTS).is_file():
+        return None
+    if not (folder / PAGES).is_file():
+        raise DataError(
+            f"{folder}: the pages of the log are not here, so no later ones can judge. With Arrow installed (pip "
+            "install 'querywise[parquet]'), `querywise clicks` writes them too."
+        )
+    notes, names = read_manifest(folder), names_of(read_queries(folder / "queries.jsonl"))[0]
+    with doing("Judging earlier and later pages"):
+        log = read_clicks(folder / PAGES)
+        known, model = what_is_known(log), str(notes.get("model"))
+        earlier, later = log.split()
+
+        def judged(part: Impressions, by: str) -> Gains:
+            return _gains(part, judge(part, by, known), names)
+
+        gains = judged(earlier, model)
+        naive = gains if model == "document-ctr" else judged(earlier, "document-ctr")
+        people = read_grades(folder / PEOPLE) if (folder / PEOPLE).is_file() else {}
+        weigh = notes.get("weights") is True
+        return HeldOut(model, known, earlier, names, gains, naive, judged(later, model), weigh, people)
+
+
+def _gains(log: Impressions, found: Judgments, names: Mapping[str, str]) -> Gains:
+    """The judgments by the ids of queries and documents."""
+    labels, gains = found.values().tolist(), dict[str, dict[str, Gain]]()
+    for row, (query, document) in enumerate(zip(found.query.tolist(), found.document.tolist(), strict=True)):
+        own = gains.setdefault(names.get(log.queries[query], log.queries[query]), {})
+        own[log.documents[document]] = Gain(float(found.gain[row]), float(found.error[row]), labels[row])
+    return gains

@@ -1,0 +1,82 @@
+"""LightGBM and XGBoost as their users learn from clicks: a group for every page, and their own flag for the bias."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from querywise.clicks.impressions import Impressions
+from querywise.learners.trees.growth import lightgbm
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.packages import Package
+
+XGBOOST = Package("xgboost", "pip install 'querywise[peers]'")
+
+
+class Trees(NamedTuple):
+    """How trees are grown: so many, with so many leaves of so many rows or more, and the share of a step each goes."""
+
+    trees: int = 100
+    leaves: int = 15
+    rows: int = 20
+    rate: float = 0.1
+    threads: int = 1
+
+
+class Pages(NamedTuple):
+    """Pages with a click, as these libraries take them: a row for every document, and how many each page has."""
+
+    features: Floats
+    clicked: Ints
+    position: Ints
+    sizes: Ints
+
+
+def pages_with_a_click(features: Floats, log: Impressions, rows: Ints) -> Pages:
+    """The pages of a log. rows: the row of features of every document shown; those of −1 are left out."""
+    known = rows >= 0
+    page = log.page_of_row
+    told = np.bincount(page[known & log.clicked], minlength=len(log)) > 0
+    kept = np.flatnonzero(known & told[page])
+    sizes = np.bincount(page[kept], minlength=len(log))
+    clicked, position = log.clicked[kept].astype(np.int64), log.position[kept].astype(np.int64) - 1
+    return Pages(features[rows[kept]], clicked, position, sizes[sizes > 0])
+
+
+def lightgbm_by_position(pages: Pages, how: Trees) -> Any:
+    """LightGBM's lambdarank with the position of every row."""
+    data = lightgbm().Dataset(
+        pages.features, pages.clicked, group=pages.sizes, position=pages.position, params={"verbosity": -1}
+    )
+    settings = {
+        "objective": "lambdarank",
+        "lambdarank_position_bias_regularization": 1.0,
+        "num_leaves": how.leaves,
+        "min_data_in_leaf": how.rows,
+        "learning_rate": how.rate,
+        "num_threads": how.threads,
+        "verbosity": -1,
+    }
+    return lightgbm().train(settings, data, how.trees)
+
+
+def xgboost_unbiased(pages: Pages, how: Trees) -> Any:
+    """XGBoost's rank:ndcg with lambdarank_unbiased, which takes the order of a group's rows for that of positions."""
+    xgboost: Any = XGBOOST.load("A comparison with XGBoost")
+    query = np.repeat(np.arange(len(pages.sizes)), pages.sizes)
+    data = xgboost.DMatrix(pages.features, label=pages.clicked, qid=query)
+    settings = {
+        "objective": "rank:ndcg",
+        "lambdarank_unbiased": True,
+        "lambdarank_pair_method": "topk",
+        "lambdarank_num_pair_per_sample": 10,
+        "grow_policy": "lossguide",
+        "max_depth": 0,
+        "max_leaves": how.leaves,
+        "eta": how.rate,
+        "tree_method": "hist",
+        "nthread": how.threads,
+        "verbosity": 0,
+    }
+    return xgboost.train(settings, data, how.trees)
