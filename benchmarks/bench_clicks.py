@@ -23,13 +23,13 @@ from querywise.clicks.readers import read_clicks
 small = read_clicks({small!r})
 for name in MODELS:
     fit_model(small, name)  # compiled before anything is measured
-begin = time.perf_counter()
+begin = time.process_time()
 log = read_clicks({path!r})
-print(time.perf_counter() - begin)
+print(time.process_time() - begin)
 for name in MODELS:
-    begin = time.perf_counter()
+    begin = time.process_time()
     fit_model(log, name)
-    print(time.perf_counter() - begin)
+    print(time.process_time() - begin)
 """
 
 
@@ -37,8 +37,8 @@ def measure() -> Iterator[Result]:
     """Click logs: ten million impressions from Parquet.
 
     A made-up log: a million result pages of ten documents, 50,000 queries of long-tailed frequency, positions exchanged
-    at random, clicks by a position-based model. Every model's time has reading in it. The memory is the most that the
-    whole program held, over reading and all models. QUERYWISE_BENCH_CLICKS=0.1 takes a tenth of the pages.
+    at random, clicks by a position-based model. Times are CPU times; every model's has reading in it. The memory is the
+    most that the whole program held, over reading and all models. QUERYWISE_BENCH_CLICKS=0.1 takes a tenth of it.
     """
     with tempfile.TemporaryDirectory() as folder:
         path, small = Path(folder, "log.parquet"), Path(folder, "small.parquet")

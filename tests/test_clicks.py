@@ -23,6 +23,7 @@ from querywise.retrieval.reading import read_judged
 from querywise.storage import load
 from tests.clicking import made_pages, pages_of, rows_text
 from tests.commands import output, refused, run
+from tests.serving import serving
 
 
 def written(folder: Path, text: str, name: str = "log.csv") -> Path:
@@ -279,7 +280,9 @@ def test_from_clicks_to_a_model_of_text(tmp_path: Path) -> None:
     log = clicks_on(collection(tmp_path / "text"))
     graded = "".join(f"Q0\tD{number}\t{number // 4 % 2}\n" for number in range(40))
     (tmp_path / "text" / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + graded)
-    made = run(tmp_path, "clicks", log, "--out", "judged", "--collection", "text", "--report", "--borrow", "off")
+    made = run(
+        tmp_path, "clicks", log, "--out", "judged", "--collection", "text", "--report", "--borrow", "off", "--weights"
+    )
     assert "(debiased)" in output(made)
     data = read_judged(tmp_path / "judged")
     assert data.gains is not None
@@ -298,7 +301,7 @@ def test_from_clicks_to_a_model_of_text(tmp_path: Path) -> None:
 
 
 def test_the_page_of_docs_runs_as_written(tmp_path: Path) -> None:
-    """Its first block, on events of User Behavior Insights; serving needs a process of its own."""
+    """Its first block, on events of User Behavior Insights, to a served model."""
     log = clicks_on(collection(tmp_path / "text"))
     names, *rows = [line.split(",") for line in log.read_text().splitlines()]
     lines = []
@@ -310,10 +313,15 @@ def test_the_page_of_docs_runs_as_written(tmp_path: Path) -> None:
     written(tmp_path, "\n".join(map(json.dumps, lines)), "ubi.ndjson")
     page = (Path(__file__).parents[1] / "docs" / "clicks.md").read_text()
     commands = [line.split(" ", 1)[1] for line in page.split("```")[1].splitlines() if line.startswith("querywise")]
-    assert [line.split()[0] for line in commands] == ["clicks", "fit", "index", "search", "serve"]
+    assert [line.split()[0] for line in commands] == ["clicks", "compare", "fit", "index", "search", "serve"]
     for line in commands[:-1]:
-        told = output(run(tmp_path, *shlex.split(line.replace("red shoes", "hammer"))))
+        small = " --set trees=20" if "lambdamart" in line else ""  # fewer trees, as the data is small
+        told = output(run(tmp_path, *shlex.split(line.replace("red shoes", "hammer") + small)))
     assert "D" in told
+    words = [tmp_path / each if (tmp_path / each).exists() else each for each in shlex.split(commands[-1])[1:]]
+    with serving(*words) as server:
+        found = server.get("/v1/search", q="hammer").json()
+    assert found["documents"]
 
 
 def test_from_clicks_to_a_model_of_features(tmp_path: Path) -> None:
@@ -329,7 +337,7 @@ def test_from_clicks_to_a_model_of_features(tmp_path: Path) -> None:
     assert data.feature_names == ("bm25", "length")
     assert data.gains is not None
     output(run(tmp_path, "fit", "judged", "--out", "model", "--quiet"))
-    output(run(tmp_path, "clicks", log, "--out", "judged", "--features", "features.parquet", "--quiet", "--no-weights"))
+    output(run(tmp_path, "clicks", log, "--out", "judged", "--features", "features.parquet", "--quiet"))
     assert read_features(tmp_path / "judged").query_weights is None
     output(run(tmp_path, "clicks", log, "--out", "pairs", "--features", "features.parquet", "--quiet", "--pairs"))
     data = read_features(tmp_path / "pairs")

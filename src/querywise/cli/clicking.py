@@ -49,7 +49,7 @@ def clicks(
     ] = False,
     weights: Annotated[
         bool, typer.Option("--weights/--no-weights", help="Whether queries with more certain judgments weigh more.")
-    ] = True,
+    ] = False,
     borrow: Annotated[
         str, typer.Option(help="Whether rare queries borrow from similar ones: auto, where that helps; on or off.")
     ] = "auto",

@@ -26,7 +26,7 @@ from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.values import JsonObject, json_text
 
 TABLE, PAGES = "judgments.parquet", "pages.parquet"
-PEOPLE = "people.tsv"  # judgments by people
+PEOPLE = "people.json"  # judgments by people: query → document → grade
 OUTPUT = OutputFolder(
     a_file="this is a file; judgments are written to a folder.",
     other="this folder holds something else; name a new one, or one of judgments from clicks.",
@@ -103,7 +103,8 @@ def write_folder(
         used = sorted({ids[query] for query in found.query[known].tolist()})
         own = dict(zip(ids, log.queries, strict=True))
         table = QueryTable(tuple(used), texts=tuple(beside.texts.get(query, own[query]) for query in used))
-        _write_grades(folder / PEOPLE, beside.grades)
+        if beside.grades:
+            (folder / PEOPLE).write_text(json_text(beside.grades), encoding="utf-8")
         if beside.collection is not None:
             source = beside.collection / "corpus.jsonl" if beside.collection.is_dir() else beside.collection
             _copied(source, folder / "corpus.jsonl")

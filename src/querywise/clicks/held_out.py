@@ -27,13 +27,14 @@ from querywise.contracts.answers import Scorer
 from querywise.data.click_judgments import WEIGHTS, Gain, Gains, is_click_folder, read_manifest, with_gains
 from querywise.data.folds import Fold
 from querywise.data.judged import Candidates, Judged
-from querywise.data.judgements import Grades, read_grades
+from querywise.data.judgements import Grades, grades_from
 from querywise.data.query_table import read_queries
 from querywise.errors import DataError
 from querywise.evaluation.foreign import Foreign
 from querywise.evaluation.trained import Fit
 from querywise.retrieval.adapting import AdaptedFold, taught_by
 from querywise.runtime.arrays import Ints
+from querywise.runtime.files import parse_json, read_text
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import cores
 
@@ -45,13 +46,14 @@ LIGHTGBM, XGBOOST_UNBIASED = "lightgbm position", "xgboost unbiased"
 class HeldOut:
     """The two parts of a log, judged.
 
-    model: what judges. known: what the whole log tells. earlier: its pages. names: ids of queries by their texts in it.
-    gains, naive: of the earlier pages, to learn from; later: of the later ones. weigh: whether queries weigh by
-    certainty in training. people: what people judged.
+    model: what judges. known: what the whole log tells; before: what its earlier pages, `earlier`, tell. names: ids of
+    queries by their texts. gains, naive: of the earlier pages, to learn from; later: of the later ones. weigh: whether
+    queries weigh by certainty in training. people: what people judged.
     """
 
     model: str
     known: Knowledge
+    before: Knowledge
     earlier: Impressions
     names: Mapping[str, str]
     gains: Gains
@@ -110,7 +112,7 @@ class Relearned:
         page = self.held.earlier.page_of_row
         pages = np.flatnonzero(np.bincount(page[own >= 0], minlength=len(self.held.earlier)))
         log = self.held.earlier.select(pages)
-        return preferred(preferences(log, self.held.known), log, part.candidates, self.held.names)
+        return preferred(preferences(log, self.held.before), log, part.candidates, self.held.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,15 +166,21 @@ def held_out(folder: Path) -> HeldOut | None:
         log = read_clicks(folder / PAGES)
         known, model = what_is_known(log), str(notes.get("model"))
         earlier, later = log.split()
+        before = what_is_known(earlier)
+        gains, naive = (_gains(earlier, judge(earlier, by, before), names) for by in (model, "document-ctr"))
+        judges = _gains(later, judge(later, model, known), names)
+        people = _people(folder / PEOPLE) if (folder / PEOPLE).is_file() else {}
+        return HeldOut(model, known, before, earlier, names, gains, naive, judges, notes.get("weights") is True, people)
 
-        def judged(part: Impressions, by: str) -> Gains:
-            return _gains(part, judge(part, by, known), names)
 
-        gains = judged(earlier, model)
-        naive = gains if model == "document-ctr" else judged(earlier, "document-ctr")
-        people = read_grades(folder / PEOPLE) if (folder / PEOPLE).is_file() else {}
-        weigh = notes.get("weights") is True
-        return HeldOut(model, known, earlier, names, gains, naive, judged(later, model), weigh, people)
+def _people(path: Path) -> Grades:
+    found: Any = parse_json(read_text(path), path)
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: expected query → document → grade; found {found!r:.60}.")
+    try:
+        return grades_from(found)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _gains(log: Impressions, found: Judgments, names: Mapping[str, str]) -> Gains:

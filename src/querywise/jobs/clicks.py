@@ -40,7 +40,7 @@ class Asked:
     model: str | None = None
     actions: Sequence[str] = CLICKS
     without_bots: bool = False
-    weights: bool = True
+    weights: bool = False
     borrow: str = "auto"
     pairs: bool = False
 
