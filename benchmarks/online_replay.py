@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from benchmarks.semisimulated import world_of
+from benchmarks.semisimulated import few_of_each, placed
 from querywise.online.interleaving import interleave
 from querywise.online.sequential import ALPHA, course_of
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -62,13 +62,16 @@ def main() -> None:
 
 def rankings_of(folder: Path, part: str) -> list[tuple[list[int], list[int]]]:
     """The labels of every query's documents in the order of A and of B, each with the number of its document."""
-    world = world_of(folder, part)
-    names = world.test.feature_names or ()
+    data, own = placed(folder)
+    test = data.select(
+        few_of_each(data, np.flatnonzero((own >= 0.5) & (own < 0.7) if part == "validation" else own >= 0.7))
+    )
+    names = test.feature_names or ()
     columns = [names.index(each) for each in ("L10.title", "H1.bm25")]
     found = []
-    for query in range(len(world.test)):
-        rows = world.test.candidates.rows(query)
-        scores, labels = world.test.candidates.features[rows][:, columns], world.test.labels[rows]
+    for query in range(len(test)):
+        rows = test.candidates.rows(query)
+        scores, labels = test.candidates.features[rows][:, columns], test.labels[rows]
         orders = [np.argsort(-scores[:, column], kind="stable") for column in (0, 1)]
         if labels.any():
             found.append(tuple([2 * int(row) + int(labels[row] > 0) for row in order] for order in orders))

@@ -151,24 +151,29 @@ def draw(rows: list[Row], path: Path) -> None:
 
 def worlds_of(folder: Path, part: str) -> Iterator[World]:
     """Features of the judged documents; for validation one world, for the test two halves by turns."""
+    data, own = placed(folder)
+    halves = (own >= 0.2) & (own < 0.5), own >= 0.7
+    chosen = own < 0.2, (own >= 0.5) & (own < 0.7)
+    for train, test in [chosen] if part == "validation" else [halves, halves[::-1]]:
+        learned = data.select(few_of_each(data, np.flatnonzero(train)))
+        stages = np.stack([_column(learned, "title"), _column(learned, "all")], axis=1)
+        yield World(learned, data.select(np.flatnonzero(test)), stages)
+
+
+def placed(folder: Path) -> tuple[Judged, Floats]:
+    """The judged documents of every query with features, and a number from 0 to 1 drawn for its group."""
     collection = _as_title_and_text(read_collection(folder), folder)
     index = build_index(collection.documents())
     data, _ = judged_candidates(collection, index, top=1, add_judged=True)
     data = _only_judged(data)
     groups = np.unique(data.groups)
     place = np.random.default_rng(0).permutation(len(groups)) / len(groups)
-    own = place[np.searchsorted(groups, data.groups)]
-    halves = (own >= 0.2) & (own < 0.5), own >= 0.7
-    chosen = own < 0.2, (own >= 0.5) & (own < 0.7)
-    for train, test in [chosen] if part == "validation" else [halves, halves[::-1]]:
-        learned = data.select(_few_of_each(np.asarray(data.groups), np.flatnonzero(train)))
-        stages = np.stack([_column(learned, "title"), _column(learned, "all")], axis=1)
-        yield World(learned, data.select(np.flatnonzero(test)), stages)
+    return data, place[np.searchsorted(groups, data.groups)]
 
 
-def _few_of_each(groups: Ints, queries: Ints) -> Ints:
+def few_of_each(data: Judged, queries: Ints) -> Ints:
     """At most two queries of a group."""
-    seen: dict[int, int] = {}
+    groups, seen = data.groups, dict[int, int]()
     kept = []
     for query in queries.tolist():
         seen[groups[query]] = seen.get(groups[query], 0) + 1
