@@ -29,7 +29,7 @@ from querywise.runtime.values import Grid, Json, JsonObject, Settings
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_TRIED = 2_000  # training queries that a grid is tried on
+MOST_TRIED, MOST_MEASURED = 1_500, 500  # training and validation queries that a grid is tried on
 _FEWEST = 3  # of two values, each is at an edge
 _NAMED = 3  # in a hint; the others are counted
 _SHARES = ("clusters", "floor", "k", "learning_rate")  # these end at 1, as a share
@@ -149,8 +149,8 @@ class TunedFit(Generic[AnyRanker]):
     """What `compare` fits a method by: called with a training and a validation part, the best ranker of a grid.
 
     grid: the same for all training parts, or made from each. final: settings of the ranker that is kept, such as more
-    seeds, with which the best of the grid is fitted again. Of more than 2,000 training queries the grid is tried on
-    2,000, and measured on 1,000 validation queries: more cost time and change little about which setting is best.
+    seeds, with which the best of the grid is fitted again. Of more than 1,500 training queries the grid is tried on
+    1,500, and measured on 500 validation queries: more cost time and change little about which setting is best.
     """
 
     build: Callable[..., AnyRanker]
@@ -171,7 +171,7 @@ class TunedFit(Generic[AnyRanker]):
         settled = {**self.fixed, **self.final} if once else self.fixed
         several = any(len(values) > 1 for name, values in tried.items() if name not in self.fixed)
         sampled = several and len(train) > MOST_TRIED
-        parts = (_at_most(train, MOST_TRIED), _at_most(valid, MOST_TRIED // 2)) if sampled else (train, valid)
+        parts = (_at_most(train, MOST_TRIED), _at_most(valid, MOST_MEASURED)) if sampled else (train, valid)
         found = tune_or_fit(self.build, tried, fixed=settled, train=parts[0], valid=parts[1], **how)
         if once or not (self.final or sampled):
             return found
