@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,12 +44,13 @@ from querywise.retrieval.indexed_vectors import with_usearch
 from querywise.retrieval.reading import read_judged
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.files import checksum_of, crc32_of, sealed
+from tests.patience import LOOK, Watched
 from tests.serving import Serving, serving
 from tests.test_embedders import NAMED
 from tests.test_weights import planted
 
 Case = Callable[[], object]
-_SECONDS = 300.0  # for one class, which takes up to 30 of them where nothing else runs
+_SECONDS = 60.0, 60.0  # of work and of waiting, for one class
 _SLOW = 1.5  # seconds that a health check may take meanwhile
 _NUMBERS = (0, 1, -1, 255, 2**31 - 1, -(2**31), 2**62, 1e308, -1e308, float("nan"), float("inf"))
 _TYPES = ("f8", "f2", "i1", "u8", "bool", "c16", "S3", "U2", "M8[s]", ">i4", ">f8")
@@ -73,11 +75,17 @@ def measure_intruders() -> Iterator[Result]:
 def _attempt(name: str) -> tuple[int, int]:
     """How many cases of a class were tried, and how many failed; one that crashed or hung is the last."""
     command = [sys.executable, "-m", "benchmarks.intruders", name]
-    try:
-        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, timeout=_SECONDS)
-        said, ended = done.stdout, done.returncode == 0
-    except subprocess.TimeoutExpired as error:
-        said, ended = (error.stdout or b"").decode(), False
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, stdout=out, start_new_session=True)
+        watched = Watched(process.pid)
+        while process.poll() is None:
+            if any(spent >= most for spent, most in zip(watched.spent(), _SECONDS, strict=True)):
+                print(f"{name}: given up after {watched.spent()} seconds of work and of waiting", file=sys.stderr)
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            time.sleep(LOOK)
+        out.seek(0)
+        said, ended = out.read(), process.returncode == 0
     lines = [line for line in said.splitlines() if line.startswith(("case ", "failed "))]
     failures = [line for line in lines if line.startswith("failed ")]
     print(*failures[:5], sep="\n", end="\n" if failures else "", file=sys.stderr)

@@ -26,8 +26,13 @@ from unittest import mock
 
 import numpy as np
 
+from querywise.clicks.identifiable import what_is_known
+from querywise.clicks.impressions import Coder, Notes, Rows, assembled
+from querywise.clicks.judgments import judge
 from querywise.data.click_files import logged_events
+from querywise.data.click_judgments import read_gains, read_manifest
 from querywise.data.collections import Collection, Document, read_collection, write_collection
+from querywise.data.fields import Fields, FieldSpec, read_fields, write_fields
 from querywise.data.folds import make_folds, write_parts
 from querywise.data.judged import Judged
 from querywise.data.judgements import read_grades, write_judgements
@@ -44,7 +49,13 @@ from querywise.evaluation.pace import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Trained
 from querywise.exports.routing import HybridRouter
+from querywise.exports.transform import SCRIPT, TABLES
 from querywise.exports.writing import export_hybrid, export_model
+from querywise.jobs.adapt import apply, export
+from querywise.jobs.boosts import Learned
+from querywise.jobs.boosts import write as write_boosts
+from querywise.jobs.clicks import Asked, Found
+from querywise.jobs.clicks import write as write_clicks
 from querywise.jobs.rank import write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
@@ -53,9 +64,12 @@ from querywise.online.records import click_record
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.fusion import EqualWeights
+from querywise.retrieval.adapted_vectors import AdaptedVectors
+from querywise.retrieval.boosts import Boosts, read_boosts
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch
+from querywise.retrieval.words import Tokeniser
 from querywise.runtime.resume import Record, _Store
 from querywise.service.judging import JudgementFile
 from querywise.service.responses import ApiError
@@ -201,6 +215,38 @@ def grade_of(path: Path) -> int:
 
 
 @cache
+def adapter(number: int) -> AdaptedVectors:
+    queries, documents = np.eye(4), np.eye(4)[::-1].copy()
+    made = AdaptedVectors("by-query", gamma=float(number), l2=0.01, gate=False)
+    return made.fit(queries, documents, {str(each): {"0": 1.0} for each in range(3)})
+
+
+@cache
+def judged_by(number: int) -> Any:
+    row, pages = np.zeros(4, np.int32), np.arange(4, dtype=np.int32) // 2
+    asked = Asked(model="document-ctr", borrow="off")
+    queries, documents = Coder(), Coder()
+    codes = queries.codes(["sofa", "sofa", "chair", "chair"]), documents.codes(["a", "b", "a", "b"])
+    clicks = np.array([True, False, number == 1, number == 2])
+    log = assembled(Rows(*codes, row - 1, clicks, pages, np.full(4, np.nan), None), queries, documents, Notes())
+    known = what_is_known(log)
+    return Found(log, log.bots(), {}, known, judge(log, "document-ctr", known), None), asked
+
+
+def most_gained(folder: Path) -> int:
+    """1 or 2: which of the documents of the second query has more."""
+    gains = read_gains(folder)["chair"]
+    assert read_manifest(folder)["model"] == "document-ctr"
+    assert len(read_queries(folder / "queries.jsonl")) == 2
+    return 1 if gains["a"].gain > gains["b"].gain else 2
+
+
+def boosted(number: int) -> Learned:
+    boosts = Boosts("most_fields", {"title": float(number)})
+    return Learned(boosts, {}, data(1), {}, {}, None, {}, Tokeniser("english"))
+
+
+@cache
 def fold() -> Any:
     return make_folds(data(9))[0]
 
@@ -284,6 +330,24 @@ def report(path: Path, number: int) -> None:
     from querywise.report.writing import write_report
 
     write_report(found(number), path, title=f"number {number}")
+
+
+def queries_beside(path: Path) -> Path:
+    """Query vectors in a file, written before any fault."""
+    place = path.parent.parent / "queries.npy"
+    if not place.exists():
+        np.save(place, np.eye(4))
+    return place
+
+
+def moved_by_adapter(path: Path) -> int:
+    return next(each for each in (1, 2) if np.array_equal(np.load(path), adapter(each).transform(np.eye(4))))
+
+
+def with_fields(number: int) -> Collection:
+    known = Fields((FieldSpec("maker", "keyword"),))
+    every = [Document(f"d{each}", "", "", values={"maker": ("acme",)}) for each in range(number)]
+    return Collection("docs", partial(iter, every), fields=known)
 
 
 def constant(number: int) -> Judged:
@@ -379,6 +443,30 @@ WRITES = {
     "a record": Write(
         lambda path, number: Record(path, {}).write({"number": number}),
         lambda path: int((Record(path, {}).read() or {"number": 0})["number"]),  # type: ignore[arg-type]
+    ),
+    "an adapter": Write(
+        lambda path, number: save(adapter(number), path),
+        lambda path: int(load(path).gamma),  # type: ignore[attr-defined]
+    ),
+    "an exported adapter": Write(
+        lambda path, number: export(adapter(number), path),
+        lambda path: int(np.load(path / TABLES)["gamma"] if (path / SCRIPT).is_file() else 0),
+    ),
+    "adapted vectors": Write(lambda path, number: apply(adapter(number), queries_beside(path), path), moved_by_adapter),
+    "judgments from clicks": Write(
+        lambda path, number: write_clicks(path, *judged_by(number), report=number == 2), most_gained, long=True
+    ),
+    "fields of documents": Write(
+        lambda path, number: write_fields(path, Fields((FieldSpec("a", "text", weight=float(number)),)), {}),
+        lambda path: int(read_fields(path).specs[0].weight),
+    ),
+    "a collection with fields": Write(
+        lambda path, number: write_collection(with_fields(number), path),
+        lambda path: int(sum(1 for _ in read_collection(path).documents())),
+    ),
+    "boosts": Write(
+        lambda path, number: write_boosts(boosted(number), path),
+        lambda path: int(read_boosts(path, ["title"]).boosts["title"]),
     ),
     "vectors that are kept": Write(keep_vectors, kept_vectors, counted=True),
     "times that are kept": Write(keep_times, kept_times, quiet=True),

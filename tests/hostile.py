@@ -18,12 +18,10 @@ import random
 import re
 import resource
 import shutil
-import signal
 import socket
 import struct
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -36,12 +34,14 @@ import numpy as np
 
 from querywise.errors import QuerywiseError
 from tests.crafting import Changing
+from tests.patience import LOOK, Watched, within
 
 LONGEST = 5.0  # seconds of work for one case
-WAITING = 30.0  # seconds until it must have ended: the machine may have other work
+WAITING = 10.0  # seconds in which it waits for something else than a core
 MOST_MEMORY = 1_000_000_000  # bytes that the cases may add together
 LONGEST_LINE = 3_000  # characters of a message
-_SHARE = 0.05  # of that time it must have worked, however many others do
+_GIVEN_UP = 30.0, 30.0  # of work and of waiting, until a process that cannot be interrupted is ended
+_WALKED = 300.0, 300.0  # the same for an example that is made, and compiled, and its changes
 SEEDS = 6  # of changes by chance
 MARK = "@@hostile@@"
 _PARTS = 4  # items of a list, lines of a text and words of a line that are changed
@@ -469,18 +469,15 @@ class Arena:
         except TimeoutError as error:  # it came while another error was looked at
             return f"raised {error}"
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             self._watched = None
             shutil.rmtree(around, ignore_errors=True)
 
     def _used(self, kind: Format, around: Path, folder: Path) -> str:
         self._acts.clear()
         self._watched = around
-        began = time.process_time(), time.monotonic()
-        signal.signal(signal.SIGALRM, lambda *_: _late(began))
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
         try:
-            kind.use(folder)
+            with within(LONGEST, WAITING):
+                kind.use(folder)
             found = "used"
         except QuerywiseError as error:
             said = str(error).replace(str(folder), "")
@@ -491,7 +488,6 @@ class Arena:
             where = traceback.extract_tb(error.__traceback__)[-1]
             found = f"raised {error!r:.300} in {Path(where.filename).name}:{where.lineno}"
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             self._watched = None
         with contextlib.suppress(BlockingIOError):
             self._listening.accept()[0].close()
@@ -597,17 +593,6 @@ def _walked(arena: Arena, kind: Format) -> list[list[Change]] | str:
         return f"{type(error).__name__}: {error}"
 
 
-def _late(began: tuple[float, float]) -> None:
-    """End a case that has worked for too long, or has waited for longer than others could keep it waiting.
-
-    One that hardly works is waiting for something else than a core, however busy the machine is.
-    """
-    worked, waited = time.process_time() - began[0], time.monotonic() - began[1]
-    if worked >= LONGEST or waited >= WAITING or worked < _SHARE * waited:
-        raise TimeoutError(f"it takes longer than {LONGEST} seconds")
-    signal.setitimer(signal.ITIMER_REAL, max(LONGEST - worked, 0.1))
-
-
 class Trying:
     """A process that tries cases; it is started again when a case has ended it."""
 
@@ -623,10 +608,11 @@ class Trying:
             self._process.start()
             theirs.close()
         self._connection.send((name, changes))
-        waiting = 600 if changes is None else 60
-        if not self._connection.poll(waiting):
-            self.close(kill=True)
-            return "ended: it could not be interrupted"
+        watched, most = Watched(self._process.pid), _WALKED if changes is None else _GIVEN_UP
+        while not self._connection.poll(LOOK):
+            if any(spent >= limit for spent, limit in zip(watched.spent(), most, strict=True)):
+                self.close(kill=True)
+                return "ended: it could not be interrupted"
         try:
             return self._connection.recv()
         except EOFError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -22,11 +23,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from querywise.clicks.readers import read_clicks
 from querywise.contracts.protocols import Ranker
 from querywise.data.click_judgments import read_gains
 from querywise.data.click_judgments import read_manifest as read_click_manifest
-from querywise.data.collections import write_collection
+from querywise.data.collections import Collection, collection_of, write_collection
+from querywise.data.fields import Fields, FieldSpec
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import (
@@ -40,32 +41,44 @@ from querywise.data.letor import (
 from querywise.data.parquet.shards import open_shards
 from querywise.data.parquet.tables import write_scored_part
 from querywise.data.parquet.writing import write_shards
-from querywise.data.query_table import QueryTable, write_queries
+from querywise.data.query_table import QueryTable, read_queries, write_queries
 from querywise.data.runs import read_run, write_list
 from querywise.data.synthetic import make_judged
 from querywise.data.vectors import CollectionVectors, as_vectors, read_vectors
 from querywise.errors import QuerywiseError
 from querywise.evaluation.compare import compare
+from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.pace import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.tuning import TunedFit
 from querywise.explanations.explain import explain
 from querywise.exports.routing import HybridRouter, Router
 from querywise.exports.writing import check_export_folder, export_hybrid, export_model
+from querywise.jobs.boosts import requests
+from querywise.jobs.clicks import Asked, learn
+from querywise.jobs.clicks import write as write_clicks
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
 from querywise.methods import METHODS
 from querywise.rankers.weights.fusion import Weights
 from querywise.retrieval.adapted_vectors import AdaptedVectors
+from querywise.retrieval.boosts import FieldMatches, matches_of, postings_of_fields, read_boosts
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.embedders.named import embedded
 from querywise.retrieval.embedders.sentences import check_model_folder
 from querywise.retrieval.embedders.static import StaticEmbedder
-from querywise.retrieval.embedding import query_vector, with_embedded
+from querywise.retrieval.embedding import (
+    EmbedderRecord,
+    query_embedders,
+    query_vector,
+    require_trained,
+    with_embedded,
+)
 from querywise.retrieval.features import candidates_for, feature_names, judged_candidates, trained_depths
+from querywise.retrieval.field_texts import with_fields
 from querywise.retrieval.index import build_index, check_index_folder, load_index, save_index
-from querywise.retrieval.indexed_vectors import vectors_of, with_usearch, with_vectors
+from querywise.retrieval.indexed_vectors import known_embedders, side_by_side, vectors_of, with_usearch, with_vectors
 from querywise.retrieval.reading import read_judged
 from querywise.retrieval.search import answer
 from querywise.runtime.files import SEAL, crc32_of, digest_of, sealed
@@ -148,6 +161,9 @@ def _use_model(folder: Path) -> None:
     _use_ranker(ranker, candidates)
     with suppress(QuerywiseError):  # it may have one model for all
         explain(ranker, candidates, "q4")
+    trained = manifest.notes.get("vectors")
+    if isinstance(trained, dict):
+        require_trained(trained, [EmbedderRecord("lsa", 2, (1.0, 0.5))], "the model")
     depths = trained_depths(manifest.notes)
     assert all(each is None or each > 0 for each in depths)
     if ranker.feature_count_ < 100:
@@ -214,6 +230,20 @@ def _make_index_with_usearch(folder: Path) -> None:
     save_index(with_usearch(with_vectors(build_index(documents), vectors)), folder)
 
 
+def _make_index_of_several(folder: Path) -> None:
+    documents = list(collection().documents())[:12]
+    index, ids = build_index(documents), [each.id for each in documents]
+    values = np.random.default_rng(0).normal(size=(12, 4))
+    files = with_vectors(index, CollectionVectors(as_vectors(ids, values)))
+    save_index(side_by_side(index, [with_embedded(index, documents, "lsa:3"), files]), folder)
+
+
+def _make_index_with_fields(folder: Path) -> None:
+    known = shop()
+    assert known.fields is not None
+    save_index(with_fields(build_index(known.documents()), known.documents(), known.fields), folder)
+
+
 def _use_index(folder: Path) -> None:
     check_index_folder(folder)
     index = load_index(folder)
@@ -222,14 +252,20 @@ def _use_index(folder: Path) -> None:
         for found in answer(index, text):
             finite([found.score, found.bm25])
             found.title.encode("utf-8", "surrogatepass")
-    vectors, known = vectors_of(index), index.notes.get("embedder")
+    vectors, known = vectors_of(index), known_embedders(index.notes)
     table = QueryTable(texts, texts=texts)
     if vectors is not None:
-        by_embedder = known is not None
+        by_embedder = None not in known
         rows = [query_vector(index, text) if by_embedder else np.ones(vectors.dimension) for text in texts]
         table = replace(table, vectors=np.array(rows))
+        with suppress(QuerywiseError):  # the operator names what the index does not know
+            query_embedders(index, ["lsa:2"])
+        records = [None if each is None else EmbedderRecord.from_json(each, "it") for each in known]
+        with suppress(QuerywiseError):  # another one
+            require_trained({"dimension": 2, "embedder": VECTORS["embedder"]}, records, "the model")
     finite(candidates_for(index, table).features)
     feature_names(index)
+    postings_of_fields(index)
 
 
 def sign_index(folder: Path, member: str) -> None:
@@ -399,6 +435,65 @@ def _make_collection(folder: Path) -> None:
 
 def _use_text(folder: Path) -> None:
     finite(read_judged(folder).candidates.features)
+
+
+_SHOP: list[dict[str, Any]] = [
+    {"_id": "D1", "name": "Red sofa", "makers": ["acme", "best"], "price": 300, "made": "2021-05-01", "new": True},
+    {"_id": "D2", "name": "Blue sofa", "makers": ["acme"], "price": 20.5, "made": "1999", "new": False},
+    {"_id": "D3", "name": "Red chair", "makers": [], "price": None, "made": None},
+]
+_KINDS = {"name": "text", "makers": "keyword", "price": "number", "made": "date", "new": "boolean"}
+
+
+def shop() -> Collection:
+    """A collection whose documents have fields of every kind."""
+    fields = Fields(tuple(FieldSpec(name, kind) for name, kind in _KINDS.items()), "name", ("name",))
+    return collection_of(
+        _SHOP, {"q1": "red sofa", "q2": "acme"}, [("q1", "D1", 1), ("q1", "D3", 0), ("q2", "D2", 2)], fields=fields
+    )
+
+
+def _make_shop(kind: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        write_collection(shop(), folder)
+        if kind != "jsonl":
+            (folder / "corpus.jsonl").unlink()
+            rows = [{**each, "makers": " ".join(each["makers"])} for each in _SHOP]
+            names = [*rows[0]]
+            lines = [names, *([str(each.get(name) or "") for name in names] for each in rows)]
+            if kind == "parquet":
+                import pyarrow as pa
+                from pyarrow import parquet
+
+                parquet.write_table(pa.Table.from_pylist(rows), folder / "corpus.parquet")
+            else:
+                text = "\n".join(("\t" if kind == "tsv" else ",").join(line) for line in lines)
+                (folder / f"corpus.{kind}").write_text(text + "\n")
+
+    return make
+
+
+def _use_shop(folder: Path) -> None:
+    for candidates in ("found", "judged"):
+        finite(read_judged(folder, candidates=candidates).candidates.features)
+
+
+def _make_boosts(folder: Path) -> None:
+    (folder / "boosts.json").write_text('{"type": "dismax", "boosts": {"title": 3, "body": 1}, "tie_breaker": 0.3}')
+
+
+def _use_boosts(folder: Path) -> None:
+    found = read_boosts(folder / "boosts.json", ["title", "body"])
+    finite(list(found.boosts.values()))
+    finite(_matches().scores(found))
+    finite(list(found.rounded.boosts.values()))
+    json.dumps(requests(found), allow_nan=False)
+
+
+@cache
+def _matches() -> FieldMatches:
+    made = collection()
+    return matches_of(made, build_index(made.documents()))[1]
 
 
 def _make_scored(folder: Path) -> None:
@@ -599,10 +694,13 @@ def _make_clicks(folder: Path) -> None:
 
 
 def _use_clicks(folder: Path) -> None:
+    asked = Asked(model="document-ctr", borrow="off")
     for name in ("clicks.csv", "clicks.parquet", "events.jsonl"):
         if (folder / name).is_file():
-            found = read_clicks(folder / name)
-            finite(found.clicked)
+            found = learn(str(folder / name), asked)
+            write_clicks(folder / "out", found, asked, report=True)
+            finite([list(each) for own in read_gains(folder / "out").values() for each in own.values()])
+            assert set(read_gains(folder / "out")) == set(read_queries(folder / "out" / "queries.jsonl").ids)
 
 
 def _make_click_folder(folder: Path) -> None:
@@ -615,6 +713,45 @@ def _make_click_folder(folder: Path) -> None:
 def _use_click_folder(folder: Path) -> None:
     read_click_manifest(folder)
     finite([list(each) for own in read_gains(folder).values() for each in own.values()])
+
+
+def _make_clicked_features(pairs: bool) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        (folder / "clicks.json").write_text('{"model": "pbm", "judgments": 4, "weights": true}')
+        lines = ["q1\tD1\t0.5\t0.1\t2", "q1\tD2\t0.25\t0\t1", "q2\tD1\t0.5\t0.2\t0", "q2\tD2\t0.75\t0.1\t1.5"]
+        (folder / "gains.tsv").write_text("query-id\tcorpus-id\tgain\terror\tlabel\n" + "\n".join(lines) + "\n")
+        columns = {"qid": ["q1", "q1", "q2", "q2"], "docid": ["D1", "D2"] * 2, "bm25": [0.5, 1.5, 2.5, 0.0]}
+        if pairs:
+            (folder / "weights.tsv").write_text("q1\t1.5\nq2\t0.75\n")
+            columns["label"] = [1, 0, 1, 0]
+        parquet.write_table(pa.table(columns), folder / "features.parquet")
+
+    return make
+
+
+def _use_clicked_features(folder: Path) -> None:
+    judged = read_judged(folder)
+    finite(judged.candidates.features)
+    finite([] if judged.gains is None else judged.gains)
+    finite(RankSVM().fit(judged).weights_)
+    finite(evaluate(np.arange(len(judged.labels), dtype=float), judged)["ndcg@10"])
+
+
+def _make_clicked_text(folder: Path) -> None:
+    (folder / "log").mkdir()
+    _make_clicks(folder / "log")
+    made = collection_of([{"id": each, "title": f"{each} sofa", "text": "chair"} for each in "abc"])
+    write_collection(made, folder / "shop")
+    asked = Asked(model="document-ctr", borrow="off")
+    found = learn(str(folder / "log" / "clicks.csv"), asked)
+    write_clicks(folder / "out", found, asked, collection=folder / "shop")
+    for path in (folder / "out").iterdir():
+        path.rename(folder / path.name)
+    for name in ("log", "shop", "out"):
+        shutil.rmtree(folder / name)
 
 
 def _letor_queries(folder: Path) -> None:
@@ -642,6 +779,8 @@ FORMATS = (
     Format("an adapter", _make_adapter, _use_adapter, sign_model, _STORAGE),
     Format("an index", _make_index, _use_index, sign_index, _INDEX),
     Format("an index with embedded documents", _make_index_with_lsa, _use_index, sign_index, _INDEX),
+    Format("an index of several embedders", _make_index_of_several, _use_index, sign_index, _INDEX),
+    Format("an index with fields", _make_index_with_fields, _use_index, sign_index, _INDEX),
     Format("an index with a usearch graph", _make_index_with_usearch, _use_index, sign_index, _INDEX),
     Format("a cache of vectors", _make_cache, _use_cache, sign_cache, ("retrieval/embedders/kept.py",)),
     Format(
@@ -681,6 +820,18 @@ FORMATS = (
     ),
     Format("data of queries", _letor_queries, _use_queries, unsigned, ("data/query_table.py",), linked=True),
     Format("a text collection", _make_collection, _use_text, unsigned, ("data/collections.py",), linked=True),
+    *(
+        Format(
+            f"documents with fields in {kind}",
+            _make_shop(kind),
+            _use_shop,
+            unsigned,
+            ("data/records.py", "data/fields.py", "data/collections.py"),
+            linked=True,
+        )
+        for kind in ("jsonl", "csv", "tsv", "parquet")
+    ),
+    Format("boosts of fields", _make_boosts, _use_boosts, unsigned, ("retrieval/boosts.py",), linked=True),
     Format(
         "click logs", _make_clicks, _use_clicks, unsigned, ("clicks/readers.py", "data/click_files.py"), linked=True
     ),
@@ -690,6 +841,25 @@ FORMATS = (
         _use_click_folder,
         unsigned,
         ("data/click_judgments.py",),
+        linked=True,
+    ),
+    *(
+        Format(
+            f"{what} from clicks with features",
+            _make_clicked_features(what == "pairs"),
+            _use_clicked_features,
+            unsigned,
+            ("data/click_judgments.py", "data/parquet/arrow.py"),
+            linked=True,
+        )
+        for what in ("judgments", "pairs")
+    ),
+    Format(
+        "judgments from clicks with texts",
+        _make_clicked_text,
+        _use_clicked_features,
+        unsigned,
+        ("data/click_judgments.py", "data/collections.py"),
         linked=True,
     ),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),

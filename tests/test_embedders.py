@@ -225,7 +225,7 @@ def test_a_model_of_sentences_that_could_run_code_is_refused(
     (tmp_path / "openvino").mkdir()
     (tmp_path / "openvino" / "openvino_model.bin").write_bytes(b"no pickle")
     with pytest.raises(DataError, match=said):
-        find_embedder(f"sentence-transformers:{tmp_path}", index_of())
+        find_embedder(f"sentence-transformers:{tmp_path}", index_of(), [f"sentence-transformers:{tmp_path}"])
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_another_safetensors_file_does_not_excuse_a_pickle(tmp_path: Path) -> No
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is not None, reason="wordllama is installed")
 def test_without_the_packages_there_is_a_hint() -> None:
     with pytest.raises(DataError, match=r"wordllama is not installed: pip install 'querywise\[static\]'"):
-        find_embedder("static", index_of())
+        find_embedder("static", index_of(), [])
 
 
 def test_a_static_table_gives_the_mean_of_the_tokens(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_static_table_gives_the_mean_of_the_tokens(tmp_path: Path) -> None:
     made.save(str(tmp_path / "tokenizer.json"))
     save_file({"table": np.array([[1, 0], [0, 3], [0, 0]], np.float16)}, tmp_path / "table.safetensors")
 
-    found = find_embedder(f"static:{tmp_path}", index_of())(["wing dog", "", "dog"])
+    found = find_embedder(f"static:{tmp_path}", index_of(), [f"static:{tmp_path}"])(["wing dog", "", "dog"])
 
     assert found.tolist() == [[0.5, 1.5], [0, 0], [0, 3]]
 
@@ -557,9 +557,9 @@ def test_a_cache_that_others_may_write_to_is_not_read(service: Service, tmp_path
 
 def test_lsa_has_as_many_dimensions_as_are_asked_for() -> None:
     index = index_of()
-    assert find_embedder("lsa:2", index)(TEXTS[:1]).shape == (1, 2)
-    assert find_embedder("lsa", index)(TEXTS[:1]).shape[1] > 2
-    whole, two = (find_embedder(name, index)(TEXTS) for name in ("lsa", "lsa:2"))
+    assert find_embedder("lsa:2", index, [])(TEXTS[:1]).shape == (1, 2)
+    assert find_embedder("lsa", index, [])(TEXTS[:1]).shape[1] > 2
+    whole, two = (find_embedder(name, index, [])(TEXTS) for name in ("lsa", "lsa:2"))
     np.testing.assert_allclose(np.abs(two), np.abs(whole[:, :2]), atol=1e-6)
     for name in ("lsa:", "lsa:0", "lsa:x", "lsa:5000", "lsa:99999999999", "lsa:-3"):
         with pytest.raises(DataError, match="expected lsa, or lsa:DIMENSION"):

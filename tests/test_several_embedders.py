@@ -21,11 +21,14 @@ from querywise.errors import DataError, ModelFileError
 from querywise.exports.transform import transform_files
 from querywise.retrieval.adapted_vectors import Kind
 from querywise.retrieval.adapting import Adaptation
-from querywise.retrieval.embedding import embedder_names
+from querywise.retrieval.embedders.named import ALLOW
+from querywise.retrieval.embedders.remote import KEY
+from querywise.retrieval.embedding import embedder_names, query_embedders
 from querywise.retrieval.features import ADAPTED, judged_candidates
 from querywise.retrieval.index import Index, load_index, save_index
 from querywise.retrieval.indexed_vectors import side_by_side, vectors_of, with_vectors
 from querywise.retrieval.lists import PLAIN, SIMILARITY, VECTORS
+from querywise.retrieval.reading import Retrieval, indexed_text
 from querywise.retrieval.side_by_side import queries_of, shares_tried
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats
@@ -336,3 +339,20 @@ def test_vectors_that_do_not_belong_to_the_collection_are_refused(place: Path, t
     assert "the vectors have 4 numbers" in refused(call(place, *asked, tmp_path / "short"))
     for command in ("fuse --collection docs --out f.trec", "reproduce vectors docs --out r"):
         assert "takes the vectors of one embedder" in refused(call(place, *command.split(), *BOTH))
+
+
+def test_the_key_is_sent_to_one_origin_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """That of the first address that the operator names; an index that names another gets it nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(KEY, "sesame-77")
+    folder, _ = collection_with_vectors(tmp_path)
+    with embedding_service() as first, embedding_service() as second:
+        monkeypatch.setenv(ALLOW, f"{second.origin},{first.origin}")
+        retrieval = Retrieval(embed=(first.address, "lsa:2", second.address))
+        _, index = indexed_text(folder, retrieval)
+        query_embedders(index, retrieval.embed)
+        assert set(first.keys) == {"Bearer sesame-77"}
+        assert set(second.keys) == {None}
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+        query_embedders(index)  # those of the index alone: the first that is allowed
+        assert second.keys[-1] == "Bearer sesame-77"

@@ -118,11 +118,10 @@ def fields(
         elif not quiet:
             say(f"{len(names)} features that {engine} computes, and its index, written to {out}: {', '.join(names)}")
         return
-    from querywise.data.fields import FILE, fields_text
+    from querywise.data.fields import FILE, write_fields
     from querywise.data.found_fields import find_fields
     from querywise.data.records import corpus_in, records_of
     from querywise.report.terminal import plain_table
-    from querywise.runtime.files import atomic_text
 
     corpus = corpus_in(data)
     if corpus is None:
@@ -133,8 +132,7 @@ def fields(
     with shown(quiet=quiet):
         found = find_fields(records_of(corpus))
         suggested = found.suggested
-        with atomic_text(place) as file:
-            file.write(fields_text(suggested, found.notes))
+        write_fields(place, suggested, found.notes)
     if as_json:
         print_json({"out": str(place), "documents": found.documents, **suggested.as_json(), "found": found.notes})
     elif not quiet:

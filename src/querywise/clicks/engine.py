@@ -11,7 +11,8 @@ from querywise.runtime.values import Json
 
 _INDICES = ("ubi_queries", "ubi_events")
 _PAGE = 1_000  # records of an answer
-_LARGEST, _SILENCE, _SECONDS = 200_000_000, 30.0, 120.0
+_LARGEST, _SILENCE, _SECONDS = 50_000_000, 30.0, 120.0
+_NESTED = 200  # lists and objects of a record, on average: each takes many times its bytes in memory
 
 
 def records_of(address: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
@@ -43,6 +44,8 @@ def _asked(url: str, body: Mapping[str, Json]) -> Mapping[str, Json]:
         raise DataError(f"{url}: no answer ({error}). Is this the address of an engine with UBI's indices?") from None
     if answer.status != 200:
         raise DataError(f"{url}: the engine answers with status {answer.status}: {answer.shown(200)!r}.")
+    if answer.content.count(b"{") + answer.content.count(b"[") > _PAGE * _NESTED:
+        raise DataError(f"{url}: the answer has more values than {_PAGE} records have: {answer.shown(80)!r}.")
     try:
         found = json.loads(answer.content)
     except (ValueError, RecursionError):
@@ -55,6 +58,6 @@ def _asked(url: str, body: Mapping[str, Json]) -> Mapping[str, Json]:
 def _hits(answer: Mapping[str, Json], base: str) -> list[Mapping[str, Json]]:
     outer = answer.get("hits")
     found = outer.get("hits") if isinstance(outer, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
-        raise DataError(f"{base}: the answer has no hits; expected that of a search.")
+    if not isinstance(found, list) or len(found) > _PAGE or not all(isinstance(each, Mapping) for each in found):
+        raise DataError(f"{base}: the answer has no hits, or more than were asked for; expected that of a search.")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +16,12 @@ from querywise.clicks.pairs import Preferences, preferred
 from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST, WEIGHTS
 from querywise.data.collections import Collection, read_collection
 from querywise.data.coverage import whole_grades
+from querywise.data.fields import FILE
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Grades
 from querywise.data.query_table import QueryTable, write_queries
 from querywise.data.readers import read_features
+from querywise.data.records import corpus_in
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
@@ -94,7 +96,7 @@ def write_folder(
     pairs: Preferences | None = None,
 ) -> Written:
     """Write judgments and what they belong to. page: that of the report. pairs: to learn from in place of gains."""
-    ids = [beside.names.get(text, text) for text in log.queries]
+    ids = _ids(log.queries, beside.names)
     known = _known(log, found, beside, ids)
     with atomic_folder(out) as folder:
         _write_gains(folder, log, found, ids, known)
@@ -106,8 +108,7 @@ def write_folder(
         if beside.grades:
             (folder / PEOPLE).write_text(json_text(beside.grades), encoding="utf-8")
         if beside.collection is not None:
-            source = beside.collection / "corpus.jsonl" if beside.collection.is_dir() else beside.collection
-            _copied(source, folder / "corpus.jsonl")
+            _copy_documents(beside.collection, folder)
         if beside.candidates is not None and pairs is None:
             chosen = [place for place, query in enumerate(beside.candidates.query_ids) if query in set(used)]
             _write_features(folder / FEATURES, beside.candidates.select(chosen))
@@ -122,9 +123,20 @@ def write_folder(
 
 def human_grades(log: Impressions, found: Judgments, beside: Beside) -> Ints:
     """The grade that people gave every pair; −1 where they gave none."""
-    own = [beside.grades.get(beside.names.get(text, text), {}) for text in log.queries]
+    own = [beside.grades.get(each, {}) for each in _ids(log.queries, beside.names)]
     pairs = zip(found.query.tolist(), found.document.tolist(), strict=True)
     return np.array([own[query].get(log.documents[document], -1) for query, document in pairs], np.int64)
+
+
+def _ids(queries: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The ids of queries, each of its own: where an id is what another query says, that one has a star."""
+    found: dict[str, None] = {}
+    for text in queries:
+        name = names.get(text, "".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
+        while name in found:
+            name += " *"
+        found[name] = None
+    return list(found)
 
 
 def _known(log: Impressions, found: Judgments, beside: Beside, ids: list[str]) -> Bools:
@@ -245,9 +257,19 @@ def _write_pages(path: Path, log: Impressions) -> None:
     write_table(path, schema, len(log.document), columns)
 
 
+def _copy_documents(collection: Path, folder: Path) -> None:
+    """The documents of a collection, and what their fields are taken for; a hard link, where there can be one."""
+    corpus = corpus_in(collection)
+    assert corpus is not None  # it was read
+    kind = corpus.suffix if corpus.suffix in (".parquet", ".csv", ".tsv") else ".jsonl"
+    _copied(corpus, folder / f"corpus{kind}")
+    fields = corpus.with_name(FILE)
+    if fields.is_file():
+        shutil.copyfile(fields, folder / FILE)  # not a link: people edit it
+
+
 def _copied(source: Path, target: Path) -> None:
-    """A file at a second place: a hard link where the file system can, which takes no room."""
     try:
-        os.link(source, target)
+        os.link(source.resolve(), target)
     except OSError:
         shutil.copyfile(source, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from querywise.data.parquet.arrow import LONGEST_ID
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 
@@ -20,6 +22,7 @@ Codes = NDArray[np.int32]
 MOST_POSITIONS = 100  # positions below count as this one
 _MANY_PAGES = 100  # of one session
 _IMPROBABLE = 1e-3  # chance of one false alarm among all sessions
+_ODD = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, and halves of others
 _BANDS = (1, 2, 5, 10, 100, 1_000)  # pages of a query, lower ends
 
 
@@ -41,7 +44,7 @@ class Notes:
     outside: int = 0  # clicks on documents that were not shown
     repeated: int = 0  # further clicks on a document of the same page
     duplicates: int = 0  # rows that repeat a document at the same position of a page
-    unreadable: int = 0  # events without a query or a document
+    unreadable: int = 0  # rows and events without a query or a document
     from_zero: bool = False
     deep: int = 0  # impressions below MOST_POSITIONS
     shared: int = 0  # impressions at a position that another document of the page has
@@ -207,6 +210,13 @@ class Coder:
         known = self.known
         return np.fromiter((known.setdefault(each, len(known)) for each in texts), np.int32, len(texts))
 
+    def keep(self, codes: Codes) -> Codes:
+        """Forget the texts that have none of these numbers; gives the new ones."""
+        used, found = np.unique(codes, return_inverse=True)
+        names = self.names
+        self.known = {names[old]: new for new, old in enumerate(used.tolist())}
+        return found.astype(np.int32)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The texts by number."""
@@ -229,6 +239,7 @@ def assembled(rows: Rows, queries: Coder, documents: Coder, notes: Notes) -> Imp
     A document that a page repeats at the same position is one row; at another position it begins a further page of the
     same session. Rows without a session are pages of their own.
     """
+    rows = _readable(rows, queries, documents, notes)
     if not len(rows.query):
         raise DataError("There is no impression in the log: no document was shown for any query.")
     names, query = _joined(queries, rows.query)
@@ -253,6 +264,25 @@ def assembled(rows: Rows, queries: Coder, documents: Coder, notes: Notes) -> Imp
     new[1:] = (page[found][1:] != page[found][:-1]) | (occurrence[found][1:] != occurrence[found][:-1])
     starts = np.append(np.flatnonzero(new), len(found))
     return _by_time(rows, found, starts, query, position, clicked, names, documents.names, notes)
+
+
+def _readable(rows: Rows, queries: Coder, documents: Coder, notes: Notes) -> Rows:
+    """The rows whose query and document have a name that lines of a file can hold; the others are counted.
+
+    Whoever uses a search box chooses the query, and in events of a browser the document's id too.
+    """
+    known = np.array([_is_name(normalized(each)) for each in queries.known], np.bool_)
+    named = np.array([_is_name(each) and each.isprintable() for each in documents.known], np.bool_)
+    good = known[rows.query] & named[rows.document]
+    if good.all():
+        return rows
+    notes.unreadable += int((~good).sum())
+    left = Rows(*(None if each is None else each[good] for each in rows))  # type: ignore[arg-type]  # so they are
+    return left._replace(query=queries.keep(left.query), document=documents.keep(left.document))
+
+
+def _is_name(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= LONGEST_ID and not _ODD.search(text)
 
 
 def _carry_clicks(clicked: Bools, order: Ints, again: Bools) -> None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from querywise.data.click_files import (
     header_of,
     is_event_log,
     kind_of,
+    lines_of,
     logged_events,
     opened,
     shown_in,
@@ -29,6 +30,7 @@ from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.files import PathLike
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Json
+from querywise.runtime.workers import require_memory
 
 if TYPE_CHECKING:
     from querywise.data.parquet.arrow import Arrow
@@ -37,7 +39,12 @@ _BLOCK = 100_000  # rows
 _TRUE = {"1", "1.0", "true", "t", "yes", "y"}
 _FALSE = {"0", "0.0", "false", "f", "no", "n", ""}
 _MILLISECONDS = 1e11  # a time above is in milliseconds, not in seconds, since 1970
+_FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 and 9999
+_MOST_ORDINAL = 2**31 - 2
+_ROW_BYTES = 250  # of memory for a row: while rows become pages there are several copies
+_RECORDS = 100_000  # of events, between looks at the memory that they take
 CLICKS = ("click", "item_click")
+_IDS = ("query", "document", "session")
 Records = Iterator[tuple[str, Mapping[str, Json]]]  # where each is from, and its JSON
 
 
@@ -112,6 +119,7 @@ def _from_table(blocks: Iterator[_Block]) -> Impressions:
     for first, block in blocks:
         count = len(block["query"])
         notes.rows += count
+        _require_room(notes.rows)
         query, document = _codes(parts.queries, block["query"]), _codes(parts.documents, block["document"])
         session = np.full(count, none, np.int32)
         if "session" in block:
@@ -125,10 +133,14 @@ def _from_table(blocks: Iterator[_Block]) -> Impressions:
     return parts.whole(notes)
 
 
+def _require_room(rows: int) -> None:
+    """Refuse a log of more rows than memory has room for, as soon as they are counted."""
+    require_memory(rows * _ROW_BYTES, f"{rows:,} rows of a click log take", "Give a part of the log.")
+
+
 def _codes(coder: Coder, values: Sequence[str] | Codes | Floats) -> Codes:
     if isinstance(values, _Coded):
-        table = coder.codes(values.names)
-        found: Codes = table[values.numbers]
+        found: Codes = coder.codes(values.names)[values.numbers]
         return found
     return coder.codes([str(each) for each in values])
 
@@ -168,12 +180,13 @@ def _text_blocks(path: Path) -> Iterator[_Block]:
             yield first, _by_name(block, wanted)
 
 
-def _header(path: Path, file: Iterator[str]) -> tuple[list[str], Iterator[list[str]]]:
-    line = next((each for each in file if each.strip()), "")
+def _header(path: Path, file: TextIO) -> tuple[list[str], Iterator[list[str]]]:
+    lines = lines_of(path, file)
+    line = next((each for each in lines if each.strip()), "")
     names = header_of(line)
     if names is None:
         raise DataError(f"{path}: the first line names no columns; found {line[:60]!r}.")
-    return names, csv.reader(file, delimiter=delimiter_of(line))
+    return names, csv.reader(lines, delimiter=delimiter_of(line))
 
 
 def _by_name(rows: list[list[str]], wanted: Mapping[str, int]) -> dict[str, Sequence[str] | Codes | Floats]:
@@ -183,11 +196,14 @@ def _by_name(rows: list[list[str]], wanted: Mapping[str, int]) -> dict[str, Sequ
 
 def _parquet_blocks(path: Path) -> Iterator[_Block]:
     """The rows of a Parquet file."""
-    from querywise.data.parquet.arrow import arrow, open_parquet
+    from querywise.data.parquet.arrow import arrow, open_parquet, require_room_to_read, rows_of
 
     pa, _ = arrow()
     file, first = open_parquet(path, coded=True), 1
     wanted = columns_in(file.schema_arrow.names)
+    _require_room(rows_of(file))
+    ids = [own for name, own in wanted.items() if name in _IDS]
+    require_room_to_read(path, file, wanted.values(), ids, "Give a part of the log.")
     try:
         for batch in file.iter_batches(_BLOCK, columns=list(wanted.values()), use_threads=False):
             yield first, {name: _arrow_column(batch.column(own), name, first) for name, own in wanted.items()}
@@ -203,10 +219,11 @@ def _arrow_column(column: Arrow, name: str, first: int) -> Sequence[str] | Codes
     if column.null_count and name in ("query", "document", "clicked", "session"):
         row = first + int(column.is_null().to_numpy(zero_copy_only=False).argmax())
         raise DataError(f"Row {row} has nothing in the column of the {name}; every row needs one.")
-    if name in ("query", "document", "session"):
+    if name in _IDS:
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        numbers = np.asarray(coded.indices.cast("int64").to_numpy(zero_copy_only=False), np.int64)
-        return _Coded(numbers, [document_id(each, first) for each in coded.dictionary.to_pylist()])
+        every = np.asarray(coded.indices.cast("int64").to_numpy(zero_copy_only=False), np.int64)
+        used, numbers = np.unique(every, return_inverse=True)  # a dictionary may be that of all blocks
+        return _Coded(numbers, [document_id(each, first) for each in coded.dictionary.take(pa.array(used)).to_pylist()])
     if pa.types.is_timestamp(column.type):
         return np.asarray(column.cast(pa.timestamp("us", column.type.tz)).cast("int64").to_numpy(False)) / 1e6
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
@@ -269,7 +286,11 @@ def _clicks(block: Mapping[str, Sequence[str] | Codes | Floats], first: int) -> 
 def _times(values: Sequence[str] | Codes | Floats, first: int) -> Floats:
     if isinstance(values, np.ndarray):
         found = values.astype(np.float64)
-        return np.where(found > _MILLISECONDS, found / 1e3, found)
+        found = np.where(found > _MILLISECONDS, found / 1e3, found)
+        wrong = np.flatnonzero(~(np.isnan(found) | ((found >= _FIRST) & (found <= _LAST))))
+        if len(wrong):
+            _time(float(values[wrong[0]]), f"Row {first + int(wrong[0])}")
+        return found
     return np.array([_time(each, f"Row {first + row}") for row, each in enumerate(values)])
 
 
@@ -277,16 +298,25 @@ def _time(value: Json, where: str) -> float:
     """Seconds since 1970 of a number, or of a text like 2024-12-10T00:01:29Z; NaN of nothing."""
     if value is None or value == "":
         return math.nan
-    if isinstance(value, (int, float)) or (isinstance(value, str) and _is_number(value)):
-        seconds = float(value)
-        return seconds / 1e3 if seconds > _MILLISECONDS else seconds
     try:
-        found = datetime.fromisoformat(str(value).strip())
-    except ValueError:
-        raise DataError(
-            f"{where} has the time {value!r:.40}; expected a text like 2024-12-10T00:01:29Z, or seconds since 1970."
-        ) from None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+        if isinstance(value, (int, float)) or (isinstance(value, str) and _is_number(value)):
+            seconds = float(value)
+            seconds = seconds / 1e3 if seconds > _MILLISECONDS else seconds
+        else:
+            found = datetime.fromisoformat(str(value).strip())
+            seconds = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+        if math.isnan(seconds) or _FIRST <= seconds <= _LAST:
+            return seconds
+    except (ValueError, OverflowError):
+        pass
+    raise DataError(
+        f"{where} has the time {_shown(value)}; expected a text like 2024-12-10T00:01:29Z, or seconds since 1970."
+    )
+
+
+def _shown(value: Json) -> str:
+    """The beginning of a value for a message; a whole number may have more digits than Python writes."""
+    return f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 2**63 else "a number of many digits"
 
 
 def _from_lines(path: Path) -> Impressions:
@@ -313,6 +343,9 @@ def _from_lines(path: Path) -> Impressions:
             shown.blocks.append(
                 Rows(query, documents, position, np.zeros(count, bool), session, np.full(count, time), None)
             )
+            notes.rows += count
+            if notes.rows // _BLOCK > (notes.rows - count) // _BLOCK:
+                _require_room(notes.rows)
             if len(shown.blocks) == _BLOCK:  # one array for many small ones
                 shown.blocks = [_joined(shown.blocks)]
     if shown.blocks:
@@ -354,8 +387,11 @@ class _Clicks:
 def from_events(records: Records, actions: Sequence[str] = CLICKS) -> Impressions:
     """User Behavior Insights: impressions by event, or where a query has none by its list of results."""
     parts, notes, clicks, pages = _Parts(), Notes(), _Clicks(), _Pages()
-    for where, record in records:
-        pages.add(where, record, parts, clicks, notes, set(actions))
+    wanted = set(actions)
+    for number, (where, record) in enumerate(records, start=1):
+        pages.add(where, record, parts, clicks, notes, wanted)
+        if number % _RECORDS == 0:
+            _require_room(max(number, pages.rows_so_far))
     rows = pages.rows(parts)
     if rows is None:
         raise DataError(
@@ -377,6 +413,12 @@ class _Pages:
         self.page: list[int] = []
         self.document: list[int] = []
         self.position: list[int] = []
+        self.listed = 0  # documents of all lists
+
+    @property
+    def rows_so_far(self) -> int:
+        """How many there are at most."""
+        return len(self.page) + self.listed
 
     def add(
         self,
@@ -414,19 +456,18 @@ class _Pages:
         self.times[page] = _time(record.get("timestamp"), where)
         listed = record.get("query_response_hit_ids")
         if isinstance(listed, (list, tuple)) and listed:
-            self.lists[page] = parts.documents.codes([str(each) for each in listed])
+            self.listed += len(listed)
+            self.lists[page] = parts.documents.codes([_id_of(each) or "" for each in listed])
 
     def rows(self, parts: _Parts) -> Rows | None:
         """The impressions of queries whose text is known."""
-        page, document = np.array(self.page, np.int32), np.array(self.document, np.int32)
-        position = np.array(self.position, np.int32)
-        seen = set(self.page)
-        for number, own in self.lists.items():
-            if number not in seen:
-                page = np.append(page, np.full(len(own), number, np.int32))
-                document = np.append(document, own)
-                first = 0 if len(position) and position.min() == 0 else 1
-                position = np.append(position, np.arange(first, len(own) + first, dtype=np.int32))
+        seen, first = set(self.page), 0 if min(self.position, default=1) == 0 else 1
+        lists = [(number, own) for number, own in self.lists.items() if number not in seen]
+        sizes = [len(own) for _, own in lists]
+        page = np.array([*self.page, *np.repeat([number for number, _ in lists], sizes).tolist()], np.int32)
+        document = np.concatenate([np.array(self.document, np.int32), *(own for _, own in lists)])
+        places = [np.arange(first, size + first, dtype=np.int32) for size in sizes]
+        position = np.concatenate([np.array(self.position, np.int32), *places])
         known = np.array([number in self.texts for number in page.tolist()], np.bool_)
         page, document, position = page[known], document[known], position[known]
         if not len(page):
@@ -446,6 +487,11 @@ def _object_of(record: Mapping[str, Json]) -> tuple[str | None, int | None]:
     name = found.get("object_id") if isinstance(found, Mapping) else None
     ordinal = place.get("ordinal") if isinstance(place, Mapping) else None
     return (
-        str(name) if isinstance(name, (str, int)) and str(name) else None,
-        ordinal if isinstance(ordinal, int) and ordinal >= 0 else None,
+        _id_of(name),
+        ordinal if isinstance(ordinal, int) and 0 <= ordinal <= _MOST_ORDINAL else None,
     )
+
+
+def _id_of(value: Json) -> str | None:
+    """An id as text; None where there is none."""
+    return str(value) or None if isinstance(value, str) or (isinstance(value, int) and abs(value) < 2**63) else None

@@ -31,6 +31,7 @@ _NEEDED = ("query", "document", "clicked")
 GROWING = "log-"  # how the names of files begin that a service adds events to
 _EVENTS = ('"action_name"', '"user_query"', '"ubi_queries"', '"ubi_events"')
 _LOOKED = 65_536  # characters of a first line
+_LONGEST, _MOST_EMPTY = 10_000_000, 1_000_000  # characters of any other, and lines without any
 
 
 def plain(name: str) -> str:
@@ -106,6 +107,17 @@ def opened(path: Path) -> Iterator[TextIO]:
         yield cast("TextIO", file)
 
 
+def lines_of(path: Path, file: TextIO) -> Iterator[str]:
+    """The lines of a file, none too long, and not too many of them empty: half a megabyte unpacks to a gigabyte."""
+    number = empty = 0
+    while line := file.readline(_LONGEST):
+        number, empty = number + 1, empty + (len(line) < len("\r\n\n"))
+        if len(line) == _LONGEST or empty > _MOST_EMPTY:
+            what = f"a line of more than {_LONGEST:,} characters" if empty <= _MOST_EMPTY else "lines without anything"
+            raise DataError(f"{path}:{number}: {what}; this is no click log.")
+        yield line
+
+
 def _lines(file: TextIO) -> Iterator[str]:
     for _ in range(100):
         line = file.readline(_LOOKED)
@@ -151,7 +163,7 @@ def events_of(path: Path, *, growing: bool = False) -> Iterator[tuple[int, Mappi
     growing: a last line without its end is being written, or was when a process was killed, and is left out.
     """
     with opened(path) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(lines_of(path, file), start=1):
             if not line.strip() or (growing and not line.endswith("\n")):
                 continue
             try:

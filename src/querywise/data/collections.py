@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from querywise.data.fields import FILE, Fields, Values, fields_text, read_fields, written_values
+from querywise.data.fields import FILE, Fields, Values, read_fields, write_fields, written_values
 from querywise.data.judgements import Columns, Grades, Judgement, grades_from, grades_of, read_judgements
 from querywise.data.query_table import QueryTable, json_line, read_queries, write_queries
 from querywise.data.records import Rows, corpus_in, fields_of, fields_of_records, given_records, records_of
@@ -218,8 +218,7 @@ def write_collection(collection: Collection, folder: PathLike) -> None:
                 record["columns"] = dict(document.columns)
             out.write(json_line(record))
     if collection.fields is not None:
-        with atomic_text(root / FILE) as out:
-            out.write(fields_text(collection.fields, {}))
+        write_fields(root / FILE, collection.fields, {})
     if collection.queries is not None:
         write_queries(root / "queries.jsonl", collection.queries)
     if collection.judgements:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from querywise.errors import DataError
-from querywise.runtime.files import read_text
+from querywise.runtime.files import atomic_text, read_text
 from querywise.runtime.values import Json, JsonObject, finite_number, is_finite_number
 
 FILE = "fields.toml"
@@ -30,7 +30,10 @@ KINDS = {
 TRUTH = {"true": True, "false": False}  # as texts
 OWN = ("_id", "columns")  # what a record has beside fields
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})(?:[T ].*)?)?)?")
-_MONTHS = 12
+_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'""")
+_DEEPEST, _LONGEST = 10, 10_000_000  # dots and brackets of a line; characters of the file
+_MOST = 1_000  # fields that are used: each has its own numbers of every document
+_HEAVIEST, _LAST_YEAR = 1e9, 9999
 Value = tuple[str, ...] | float  # texts item by item; a number, NaN where it is missing
 Values = Mapping[str, Value]
 
@@ -52,12 +55,18 @@ class FieldSpec:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise DataError(f"field {self.name!r} has the kind {self.kind!r}; expected one of {', '.join(KINDS)}.")
-        if not is_finite_number(self.weight) or self.weight < 0:
-            raise DataError(f"field {self.name!r} has the weight {self.weight!r}; expected a number from 0 up.")
+        if not is_finite_number(self.weight) or not 0 <= self.weight <= _HEAVIEST:
+            raise DataError(
+                f"field {self.name!r} has the weight {self.weight!r:.60}; expected a number from 0 to {_HEAVIEST:g}."
+            )
         if type(self.log) is not bool:
             raise DataError(f"field {self.name!r} has log = {self.log!r}; expected true or false.")
-        if self.reference is not None and not is_finite_number(self.reference):
-            raise DataError(f"field {self.name!r} has the reference {self.reference!r}; expected a year, like 2024.5.")
+        if self.reference is not None and not (
+            is_finite_number(self.reference) and -_LAST_YEAR <= self.reference <= _LAST_YEAR
+        ):
+            raise DataError(
+                f"field {self.name!r} has the reference {self.reference!r:.60}; expected a year, like 2024.5."
+            )
 
     @property
     def has_words(self) -> bool:
@@ -119,7 +128,7 @@ def year_of(value: Json) -> float:
     if isinstance(value, bool):
         raise ValueError
     if isinstance(value, (int, float)):
-        if not is_finite_number(value) or not -9999 <= value <= 9999:
+        if not is_finite_number(value) or not -_LAST_YEAR <= value <= _LAST_YEAR:
             raise ValueError
         return float(value) if value else math.nan
     found = _DATE.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -154,6 +163,12 @@ class Fields:
 
     def __post_init__(self) -> None:
         named = {each.name: each for each in self.specs}
+        used = len(self.words) + len(self.numbers)
+        if len(named) < len(self.specs) or used > _MOST:
+            raise DataError(
+                f"found {used} fields, of {len(named)} names; expected {_MOST:,} at most, each with a name of its own. "
+                f"Say in {FILE} which of them are ignored."
+            )
         for name in filter(None, (self.title, *self.vectors)):
             if name not in named or not named[name].has_words:
                 raise DataError(f"{name!r} is named as a field with words; found: {', '.join(self.words) or 'none'}.")
@@ -209,8 +224,11 @@ class Fields:
         known = value if isinstance(value, dict) else {}
         try:
             specs = tuple(FieldSpec(**each) for each in known["fields"])
+            names = [each.name for each in specs] + [each for each in (known["title"], *known["vectors"]) if each]
+            if not all(isinstance(each, str) for each in names):
+                raise TypeError
             return Fields(specs, known["title"], tuple(known["vectors"]))
-        except (TypeError, KeyError):
+        except (DataError, TypeError, KeyError):
             raise DataError(f"{where}: what it says of fields cannot be read. Make it anew.") from None
 
 
@@ -219,9 +237,13 @@ _SPEC = tuple(each.name for each in fields(FieldSpec))
 
 def read_fields(path: Path) -> Fields:
     """What a `fields.toml` says."""
+    text = read_text(path)
+    deep = next((line for line in text.split("\n") if _is_deep(line)), None) if len(text) <= _LONGEST else text
+    if deep is not None:
+        raise DataError(f"{path}: found {deep:.60}; expected title, vectors and tables like [field.brand].")
     try:
-        said = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+        said = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, and of deep lists
         raise DataError(f"{path}: this is not TOML ({error}).") from None
     title, vectors = said.pop("title", None), said.pop("vectors", [])
     named = said.pop("field", {})
@@ -235,6 +257,12 @@ def read_fields(path: Path) -> Fields:
         raise DataError(f"{path}: {error}") from None
 
 
+def _is_deep(line: str) -> bool:
+    """Whether a line names tables within tables: reading it takes memory by the square of their number."""
+    plain = _QUOTED.sub("", line).partition("#")[0]
+    return plain.count(".") + plain.count("[") + plain.count("{") > _DEEPEST
+
+
 def _spec(name: str, said: Any) -> FieldSpec:
     known = said if isinstance(said, dict) else {}
     stray = next((each for each in known if each not in _SPEC or each == "name"), None)
@@ -244,8 +272,14 @@ def _spec(name: str, said: Any) -> FieldSpec:
     return FieldSpec(name, **known)
 
 
+def write_fields(path: Path, found: Fields, notes: Mapping[str, str]) -> None:
+    """Write a `fields.toml`. notes: what is known of each field, for a line above it."""
+    with atomic_text(path) as out:
+        out.write(fields_text(found, notes))
+
+
 def fields_text(found: Fields, notes: Mapping[str, str]) -> str:
-    """A `fields.toml`. notes: what is known of each field, for a line above it."""
+    """The text of such a file."""
     lines = [
         "# What each field of the documents is taken for. Edit it: every command reads it.",
         *(f"# {kind}: {said}" for kind, said in KINDS.items()),

@@ -195,9 +195,11 @@ def logged(path: Path, text: str) -> Iterator[Logged]:
 def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
     """The judgements in the text of a file."""
     seen: dict[tuple[str, str], tuple[str, int]] = {}
+    headed = False  # columns with a heading are between tabs, and a query may be any text
     for number, line in lines_of(text):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
         if number == 1 and words[-1].strip() in _HEADINGS:
+            headed = True
             continue
         where = f"{path}:{number}"
         if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?[0-9]{1,9}", words[-1].strip()):
@@ -206,7 +208,7 @@ def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
                 f"number; found {line[:80]!r}."
             )
         query, document, grade = words[0].strip(), words[-2].strip(), int(words[-1])
-        if re.search(r"\s(0|Q0)$", query):
+        if not headed and re.search(r"\s(0|Q0)$", query):
             raise DataError(f"{where}: the query would be {query!r}; put tabs between all words, or spaces.")
         if not query or not document:
             what = "document" if query else "query"

@@ -17,16 +17,15 @@ from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.retrieval.reading import Retrieval, indexed_text, retrieval_notes
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import OutputFolder, write_bytes
+from querywise.runtime.files import OutputFolder, atomic_folder, write_bytes
 from querywise.runtime.values import JsonObject
 from querywise.storage import load
 from querywise.storage.models import MANIFEST
 
 _FOLDER = OutputFolder(
     a_file="this is a file; an adapter is exported into a folder. Name another place.",
-    belongs=lambda name: name in (SCRIPT, TABLES) or name.endswith(".part"),
+    belongs=lambda name: name in (SCRIPT, TABLES),
     stray="is in this folder; an adapter is exported into an empty or a new one.",
-    in_place=True,
 )
 check_export_folder = _FOLDER.check
 
@@ -106,21 +105,15 @@ def apply(adapter: AdaptedVectors, queries: Path, out: Path) -> int:
 def _write_npy(out: Path, table: Floats) -> None:
     content = io.BytesIO()
     np.save(content, table)
-    try:
-        write_bytes(out, content.getvalue())
-    except OSError as error:
-        raise DataError(f"{out}: cannot be written ({error.strerror}).") from None
+    write_bytes(out, content.getvalue())
 
 
 def export(adapter: AdaptedVectors, folder: Path) -> None:
     """Write the adapter's tables, and a script that needs numpy alone to use them."""
     check_export_folder(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with atomic_folder(folder) as made:
         for name, content in transform_files(adapter).items():
-            write_bytes(folder / name, content)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror}).") from None
+            write_bytes(made / name, content)
 
 
 def p_value(adapter: AdaptedVectors) -> float | None:

@@ -155,7 +155,7 @@ def sentences(log: Impressions, bots: Bots, asked: Asked) -> list[str]:
         (notes.outside, "clicks on documents that were not shown are left out"),
         (notes.repeated, "further clicks on a document of the same page are left out"),
         (notes.duplicates, "rows repeat a document at the same position of a page and are left out"),
-        (notes.unreadable, "events without a query or a document are left out"),
+        (notes.unreadable, "rows or events without a query, or a document id that can be printed, are left out"),
         (notes.deep, f"documents below position {MOST_POSITIONS} count as shown there"),
         (notes.shared, "documents were shown at a position that another document of the page has"),
     )

@@ -81,15 +81,16 @@ def record_of(embedder: Embedder, name: str) -> EmbedderRecord:
     return EmbedderRecord(name, len(probe), tuple(probe.tolist()))
 
 
-def with_embedded(index: Index, documents: Iterable[Document], name: str) -> Index:
+def with_embedded(index: Index, documents: Iterable[Document], name: str, names: Sequence[str] = ()) -> Index:
     """The same index with vectors of its documents, and of their titles if they have some.
 
-    documents: those of the index, in its order. A document is embedded as `title. text`.
+    documents: those of the index, in its order. A document is embedded as `title. text`. names: of all embedders that
+    the operator names, this one among them; none is this one alone.
     """
     from querywise.retrieval.embedders.lsa import KEPT, LsaEmbedder
 
     with doing("Embedding"):
-        embedder = find_embedder(name, index)
+        embedder = find_embedder(name, index, names or (name,))
         record = record_of(embedder, name)
         values, ids = _embedded_documents(embedder, documents, record), list(index.document_ids)
         given = [index.titles[place] for place in range(len(index))] if any(map(len, index.titles)) else []
@@ -154,7 +155,7 @@ def query_embedders(index: Index, names: Sequence[str] = (), *, most: int | None
     """
     found: QueryEmbedders = []
     for name, known in zip(embedder_names(index, names), known_embedders(index.notes), strict=True):
-        embedder = find_embedder(name, index, named_by_index=name not in names, most=most)
+        embedder = find_embedder(name, index, names, most=most)
         found.append((embedder, record_of(embedder, name)))
         if known is not None:
             EmbedderRecord.from_json(known, "The index").require(found[-1][1], "this index")

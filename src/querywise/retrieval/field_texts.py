@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.data.collections import Document
-from querywise.data.fields import Fields
+from querywise.data.fields import FILE, Fields
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.index import Index
 from querywise.retrieval.words import STOP_WORDS
 from querywise.runtime.arrays import Arrays, Floats, Ints, for_kernels
+from querywise.runtime.workers import require_memory
 
 _NOTE, PREFIX = "fields", "fields."
 _NUMBERS, _TOKENS, _ITEMS, _DOCUMENTS = (f"{PREFIX}{name}" for name in ("numbers", "tokens", "items", "documents"))
 _STOPS = {word: place for place, word in enumerate(sorted(STOP_WORDS))}
+_WORD_BYTES, _NUMBER_BYTES, _TERM_BYTES = 32, 40, 4  # of a field: for every document, or every term
 _WORDS, _MOST_WORDS = "fields.words", 1_000_000  # that were looked up
 _Counts = NDArray[np.int32]
 
@@ -88,6 +90,7 @@ class IndexedFields:
 
 def with_fields(index: Index, documents: Iterable[Document], fields: Fields) -> Index:
     """The same index with its documents' fields. documents: those of the index, in its order."""
+    _require_room(fields, len(index), len(index.terms))
     words = {name: (array("i"), array("q"), array("q")) for name in fields.words}
     numbers, numbered = array("d"), dict[str, tuple[int | str, ...]]()
     for document in documents:
@@ -106,6 +109,16 @@ def with_fields(index: Index, documents: Iterable[Document], fields: Fields) -> 
         _DOCUMENTS: _end_to_end([(np.array(ends, np.int64), len(items)) for _, items, ends in every]),
     }
     return replace(index, extra=index.extra | extra, notes={**index.notes, _NOTE: fields.as_json()})
+
+
+def _require_room(fields: Fields, documents: int, terms: int) -> None:
+    """Refuse more fields than memory has room for: each has numbers of every document, some of every term too."""
+    words, numbers = len(fields.words), len(fields.numbers)
+    require_memory(
+        documents * (_WORD_BYTES * words + _NUMBER_BYTES * numbers) + _TERM_BYTES * words * terms,
+        f"{words + numbers} fields of {documents} documents take",
+        f"Say in {FILE} which of them are ignored.",
+    )
 
 
 def _end_to_end(parts: list[tuple[Ints, int]]) -> Ints:
@@ -159,6 +172,7 @@ def _read(index: Index) -> IndexedFields:
         fields = Fields.from_json(index.notes.get(_NOTE), "The index")
     except DataError:
         raise _unfit() from None
+    _require_room(fields, len(index), len(index.terms))
     numbers, words = index.extra[_NUMBERS], len(index.terms) + len(_STOPS)
     sound = numbers.dtype == np.float64 and numbers.shape == (len(index), len(fields.numbers))
     if not sound or np.isinf(numbers).any() or not _is_sound(kept, words, len(fields.words) * len(index)):

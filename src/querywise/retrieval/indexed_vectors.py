@@ -139,7 +139,7 @@ def _kept_recall(index: Index) -> Recall | None:
 def known_embedders(notes: Mapping[str, Json]) -> list[JsonObject | None]:
     """What made each of the vectors that stand side by side, None where that is not known; of an index or a model."""
     several = notes.get(_EMBEDDERS)
-    found = several if isinstance(several, list) else [notes.get(_EMBEDDER)]
+    found = several if isinstance(several, list) and several else [notes.get(_EMBEDDER)]
     return [dict(each) if isinstance(each, dict) else None for each in found]
 
 
@@ -178,9 +178,9 @@ def _read(index: Index, name: str) -> VectorIndex:
 
 def _blocks(index: Index, dimension: int) -> tuple[int, ...] | None:
     """How many numbers each of several embedders' vectors have; None where that is not what was kept."""
-    if _BLOCKS not in index.notes:
+    kept, several = index.notes.get(_BLOCKS), index.notes.get(_EMBEDDERS)
+    if kept is None and several is None:
         return ()
-    kept, several = index.notes[_BLOCKS], index.notes.get(_EMBEDDERS)
     blocks = tuple(each for each in kept if type(each) is int and each > 0) if isinstance(kept, list) else ()
     sound = isinstance(several, list) and len(several) == len(blocks) > 1 and sum(blocks) == dimension
     return blocks if sound else None

@@ -362,7 +362,7 @@ def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None
             index = with_fields(index, collection.documents(), collection.fields)
             announce(collection.fields.told())
     parts = [with_vectors(index, each, skip_unknown=how.skip_unknown) for each in given]
-    parts += [with_embedded(index, _embedded(collection), each) for each in how.embed]
+    parts += [with_embedded(index, _embedded(collection), each, how.embed) for each in how.embed]
     if parts:
         index = parts[0] if len(parts) == 1 else side_by_side(index, parts)
     made = vectors_of(index)
@@ -400,7 +400,7 @@ def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) ->
     texts, known = table.texts or (None,) * len(table), known_embedders(index.notes)
     for name, made in zip(how.embed, known[len(found) :], strict=True):
         record = EmbedderRecord.from_json(made, "The index")
-        found.append(embedded_queries([(find_embedder(name, index), record)], texts))
+        found.append(embedded_queries([(find_embedder(name, index, how.embed), record)], texts))
     return replace(collection, queries=replace(table, vectors=found[0] if len(found) == 1 else queries_of(found)))
 
 

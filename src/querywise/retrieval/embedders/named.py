@@ -42,20 +42,20 @@ def check_name(name: str) -> None:
         raise DataError(f"embed={name!r}: there is no such embedder. Known: {_KNOWN}.", arguments=("embed",))
 
 
-def find_embedder(name: str, index: Index, *, named_by_index: bool = False, most: int | None = None) -> Embedder:
+def find_embedder(name: str, index: Index, names: Sequence[str], *, most: int | None = None) -> Embedder:
     """An embedder by its name; `lsa` is made of the index's documents, or is the one that is kept with the index.
 
-    named_by_index: the name was read from a folder, so it is refused unless the operator allows it. most: of a service,
-    keep so many answers, in memory alone; None: all, on disk.
+    names: all that the operator names; another name was read from a folder, and is refused unless the operator allows
+    it. most: of a service, keep so many answers, in memory alone; None: all, on disk.
     """
     check_name(name)
-    if named_by_index:
+    if name not in names:
         require_allowed(name)
     if name.partition(":")[0] == "lsa":
         from querywise.retrieval.embedders.lsa import DIMENSION, dimension_of, lsa_of
 
         return lsa_of(index, dimension_of(name) or DIMENSION)
-    return _started(name, not named_by_index or _has_key(name), most)
+    return _started(name, _has_key(name, names), most)
 
 
 def require_allowed(name: str) -> None:
@@ -90,10 +90,15 @@ def _allows(entry: str, name: str) -> bool:
     return same and (anywhere or (own.path, own.query) == (other.path, other.query))
 
 
-def _has_key(name: str) -> bool:
-    """Whether an address that an index names is sent the key: it belongs to the first address that is allowed."""
-    addresses = [each for each in _allowed() if each.startswith(("http://", "https://"))]
-    return bool(addresses) and _allows(addresses[0], name)
+def _has_key(name: str, names: Sequence[str]) -> bool:
+    """Whether an embedder is sent the key.
+
+    It belongs to one origin: that of the first address that the operator names, or else the first that is allowed.
+    """
+    named, allowed = ([each for each in own if each.startswith(("http://", "https://"))] for own in (names, _allowed()))
+    if named:
+        return name.startswith(("http://", "https://")) and origin_of(named[0]) == origin_of(name)
+    return bool(allowed) and _allows(allowed[0], name)
 
 
 @lru_cache(4)

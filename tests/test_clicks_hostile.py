@@ -1,0 +1,190 @@
+"""Click logs that somebody made up: whoever uses a search box, or sends events, writes a part of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from querywise.clicks.readers import from_events, read_clicks
+from querywise.data.click_judgments import read_gains
+from querywise.data.collections import read_collection
+from querywise.errors import DataError
+from querywise.jobs.clicks import Asked, learn, write
+from querywise.retrieval.reading import read_judged
+from querywise.runtime.workers import ThisProcess, use_workers
+
+HEAD = "query,document,position,clicked,session,time\n"
+
+
+def log_of(folder: Path, *, query: str = "", document: str = "d", time: str = "1700000000") -> Path:
+    """A log of twelve pages; the first document of each third page, or a further query, is what somebody chose."""
+    lines = []
+    for page in range(12):
+        text = query if query and page % 3 == 0 else f"sofa {page % 2}"
+        for place, own in enumerate((document if page % 3 == 0 else "a", "b", "c"), 1):
+            cells = (text, own, str(place), str(int((page + place) % 3 == 0)), str(page), time)
+            lines.append(",".join('"' + cell.replace('"', '""') + '"' for cell in cells))
+    path = folder / "log.csv"
+    path.write_text(HEAD + "\n".join(lines) + "\n", newline="")
+    return path
+
+
+def judgments_of(log: Path, folder: Path, collection: Path | None = None) -> Path:
+    asked = Asked(borrow="off", model="document-ctr")
+    write(folder, learn(str(log), asked), asked, collection=collection)
+    return folder
+
+
+@pytest.mark.parametrize("document", ["a\nsofa 0\tEVIL\t1\t0.001\t31", "a\tb", "\x1b]0;x\x07", " ", "x" * 20_000])
+def test_a_document_id_writes_no_judgments_of_others(document: str, tmp_path: Path) -> None:
+    log = log_of(tmp_path, document=document)
+    assert read_clicks(log).notes.unreadable == 4
+    gains = read_gains(judgments_of(log, tmp_path / "out"))
+    assert {query: set(own) for query, own in gains.items()} == {key: set("abc") for key in ("sofa 0", "sofa 1")}
+
+
+@pytest.mark.parametrize("query", [" ", "so\0fa", "\x9b31m"])
+def test_rows_without_a_query_that_can_be_written_are_counted(query: str, tmp_path: Path) -> None:
+    found = read_clicks(log_of(tmp_path, query=query))
+    assert found.queries == ("sofa 1", "sofa 0")
+    assert found.notes.unreadable == 12
+
+
+@pytest.mark.parametrize("query", ["windows 0", "می\u200cخواهم", "psalm q0", "0", "a\u2028b"])
+def test_any_other_query_is_judged_and_read_again(query: str, tmp_path: Path) -> None:
+    texts = {"a": "apple pie", "b": "blue sofa", "c": "corner sofa", "d": "windows psalm"}
+    (tmp_path / "shop").mkdir()
+    corpus = "".join(json.dumps({"_id": name, "title": text, "text": ""}) + "\n" for name, text in texts.items())
+    (tmp_path / "shop" / "corpus.jsonl").write_text(corpus)
+    folder = judgments_of(log_of(tmp_path, query=query), tmp_path / "out", collection=tmp_path / "shop")
+    queries = read_collection(folder).queries
+    assert queries is not None
+    assert " ".join(query.split()) in (queries.texts or ())
+    assert set(read_gains(folder)) == set(queries.ids)
+    assert read_judged(folder, candidates="judged").query_ids == tuple(sorted(queries.ids))
+
+
+@pytest.mark.parametrize("time", ["1e300", "inf", "-1e12", "0001-01-01T00:00:00+23:59", "9" * 400])
+def test_a_time_outside_of_the_calendar_is_refused(time: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has the time"):
+        read_clicks(log_of(tmp_path, time=time))
+
+
+def test_times_of_tables_are_held_to_the_calendar(tmp_path: Path) -> None:
+    columns = {"query": ["a"], "document": ["d"], "clicked": [1]}
+    for number, value in enumerate((1e300, float("inf"), -1e12)):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({**columns, "time": [value]}), path)
+        with pytest.raises(DataError, match="Row 1 has the time"):
+            read_clicks(path)
+
+
+def event(**more: Any) -> Mapping[str, Any]:
+    return {"query_id": "1", "user_query": "sofa", "timestamp": 1, "query_response_hit_ids": ["a", "b"], **more}
+
+
+def clicked(name: Any, place: Any = 1, action: str = "click") -> Mapping[str, Any]:
+    more = {"object": {"object_id": name}, "position": {"ordinal": place}}
+    return {"query_id": "1", "action_name": action, "timestamp": 1, "event_attributes": more}
+
+
+@pytest.mark.parametrize("time", [10**400, 1e300, [1], {}, "x" * 10**6])
+def test_events_of_odd_times_are_refused(time: Any) -> None:
+    with pytest.raises(DataError, match="has the time") as found:
+        from_events(iter([("here", event(timestamp=time))]))
+    assert len(str(found.value)) < 300
+
+
+def test_events_of_odd_values_are_left_out() -> None:
+    odd = [clicked(10**400), clicked(True), clicked("b\n"), clicked({}), clicked("b", 10**30, "impression")]
+    odd += [event(user_query="so\ud800fa", query_id="2"), event(query_response_hit_ids=[["x"] * 9, 10**400, None, "a"])]
+    found = from_events(("here", each) for each in [event(), *odd, clicked("a")])
+    assert found.queries == ("sofa",)
+    assert all(each.isprintable() for each in found.documents)
+
+
+def test_pages_of_events_are_put_together_once() -> None:
+    """Ten thousand lists of results, once a copy of all rows for each."""
+    pages = (event(query_id=str(number), query_response_hit_ids=["a", "b", "c"] * 3) for number in range(10_000))
+    tracemalloc.start()
+    found = from_events(("here", each) for each in pages)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found) == 30_000  # a document that a page repeats begins a further one
+    assert most < 60_000_000
+
+
+def test_a_line_of_many_megabytes_is_refused(tmp_path: Path) -> None:
+    letters = b"a" * 40_000_000
+    for name, begin in (("rows", HEAD.encode()), ("head", b"query,document,clicked,"), ("events", b'{"query_id": "')):
+        path = tmp_path / name
+        first = b'{"user_query": "x", "query_id": "1"}\n' if name == "events" else b""
+        path.write_bytes(gzip.compress(first + begin + letters, 1))
+        tracemalloc.start()
+        with pytest.raises(DataError):
+            read_clicks(path)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 80_000_000, name
+
+
+def test_a_log_of_more_rows_than_memory_takes_is_refused(tmp_path: Path) -> None:
+    rows = HEAD.encode() + b"q,d,1,0,1,1\n" * 300_000
+    (tmp_path / "log.csv.gz").write_bytes(gzip.compress(rows))
+    count = 3_000_000
+    same = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array(["q"]))
+    columns = {"query": same, "document": same, "clicked": pa.array(np.zeros(count, np.int8))}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet", row_group_size=count)
+    (tmp_path / "pages.tsv").write_text("query\tshown\tclicked\n" + ("q\t" + "a b c d e " * 40 + "\ta\n") * 1_500)
+    events = ("here", event(query_response_hit_ids=["a"] * 4))
+    with use_workers(ThisProcess(memory=50_000_000)):
+        for name in ("log.csv.gz", "log.parquet", "pages.tsv"):
+            with pytest.raises(DataError, match=r"rows of .* take.* memory"):
+                read_clicks(tmp_path / name)
+        with pytest.raises(DataError, match="rows of a click log take"):
+            from_events(events for _ in range(10**9))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv", "parquet"])
+def test_documents_with_fields_are_copied_with_what_says_of_their_fields(kind: str, tmp_path: Path) -> None:
+    shop, elsewhere = tmp_path / "shop", tmp_path / "elsewhere"
+    shop.mkdir()
+    elsewhere.mkdir()
+    rows = [{"_id": each, "name": f"name of {each}", "price": str(place)} for place, each in enumerate("abcd")]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), elsewhere / "corpus.parquet")
+    elif kind == "jsonl":
+        (elsewhere / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    else:
+        lines = [[*rows[0]], *([*each.values()] for each in rows)]
+        text = "".join((",", "\t")[kind == "tsv"].join(each) + "\n" for each in lines)
+        (elsewhere / f"corpus.{kind}").write_text(text)
+    (shop / f"corpus.{kind}").symlink_to(Path("..") / "elsewhere" / f"corpus.{kind}")
+    (shop / "fields.toml").write_text('[field.name]\nkind = "keyword"\n[field.price]\nkind = "number"\n')
+    folder = judgments_of(log_of(tmp_path), tmp_path / "out", collection=shop)
+    assert read_collection(folder).fields == read_collection(shop).fields
+    assert not (folder / f"corpus.{kind}").is_symlink()
+    assert read_judged(folder, candidates="judged").labels.any()
+
+
+def test_an_id_that_another_query_says_is_another_query(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps({"_id": each, "title": each}) + "\n" for each in "abcd"))
+    (tmp_path / "queries.jsonl").write_text('{"_id": "7", "text": "sofa 0"}\n')
+    folder = judgments_of(log_of(tmp_path, query="7"), tmp_path / "out", collection=tmp_path)
+    assert set(read_gains(folder)) == {"7", "7 *", "sofa 1"}
+    assert read_collection(folder).grades().keys() == {"7", "7 *", "sofa 1"}
+
+
+def test_lines_that_hold_nothing_are_not_read_by_the_million(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(gzip.compress(HEAD.encode() + b"\n" * 30_000_000 + b"q,d,1,1,1,1\n", 1))
+    with pytest.raises(DataError, match="lines without anything"):
+        read_clicks(tmp_path / "log.csv")
