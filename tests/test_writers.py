@@ -18,9 +18,11 @@ import pytest
 from querywise.data.collections import Document
 from querywise.data.folds import write_parts
 from querywise.data.letor import write_letor
+from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.measures.score_files import write_scores
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.runtime import files, locks
 from querywise.runtime.files import atomic_folder, atomic_text, read_steadily
@@ -431,3 +433,22 @@ def test_an_output_that_is_named_as_a_link_is_written_where_it_leads(foreign: Pa
     (tmp_path / "index").symlink_to("empty")
     assert run(tmp_path, "index", "coll", "--out", "index").returncode == 0
     assert len(load_index(tmp_path / "empty")) == 1
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may give files away")
+def test_a_part_that_another_user_made_is_not_written_into(tmp_path: Path) -> None:
+    """Where all may make files: what is written would be that user's to read, and to change once it is in its place."""
+    tmp_path.chmod(0o1777)
+    planted, file = tmp_path / ".model.part", tmp_path / ".scores.txt.part"
+    planted.mkdir(0o777)
+    (planted / "theirs").write_text("theirs")
+    file.write_text("theirs")
+    for each in (planted, file):
+        os.chown(each, 12345, 12345)
+        each.chmod(0o777)
+    write_shards([make_judged(3, 4, 3)], tmp_path / "model", rows=5)
+    write_scores(tmp_path / "scores.txt", np.ones(3))
+    assert (tmp_path / "model").stat().st_uid == (tmp_path / "scores.txt").stat().st_uid == 0
+    assert [each.name for each in planted.iterdir()] == ["theirs"]
+    assert file.read_text() == "theirs"
+    assert {each.name for each in tmp_path.iterdir()} == {".model.part", ".scores.txt.part", "model", "scores.txt"}

@@ -160,7 +160,8 @@ def is_still(path: Path, opened: int) -> bool:
 def part_beside(path: Path, *, folder: bool = False) -> Iterator[Path]:
     """An empty file or folder beside `path` that no other process writes to, removed at the end if it is still there.
 
-    What a killed process left under the name is written over. Where there is a link or the like, another name is taken.
+    What a killed process of this user left under the name is written over. Where there is a link or the like, or
+    something of another user's, another name is taken.
     """
     # While folders change places, the name of a part is for a moment that of the old folder, which nobody may take.
     with locked(lock_beside(path)) if folder else contextlib.nullcontext():
@@ -177,8 +178,8 @@ def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
     for number in range(1, _WRITERS + 1):
         beside = path.with_name(f".{path.name}.part" if number == 1 else f".{path.name}.{number}.part")
         try:
-            if folder:
-                beside.mkdir(exist_ok=True)
+            if not _made(beside, folder):
+                _require_own(beside)
             held = try_lock(beside, folder=folder)
         except NoLocksError:
             break
@@ -192,6 +193,24 @@ def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     beside.mkdir() if folder else beside.touch(exist_ok=False)
     return beside, None
+
+
+def _made(beside: Path, folder: bool) -> bool:
+    """Make a part; False where there is one already."""
+    try:
+        if folder:
+            beside.mkdir()
+        else:
+            os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _require_own(beside: Path) -> None:
+    """Refuse what another user made: what is written into it, and what it becomes, would be that user's."""
+    if os.name != "nt" and os.lstat(beside).st_uid != os.geteuid():
+        raise ForeignError(beside)
 
 
 def _clear(beside: Path, held: int | None) -> None:
