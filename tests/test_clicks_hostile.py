@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from querywise.clicks import borrowing
+from querywise.clicks.borrowing import alike
 from querywise.clicks.readers import from_events, read_clicks
 from querywise.data.click_judgments import read_gains
 from querywise.data.collections import read_collection
@@ -188,3 +190,30 @@ def test_lines_that_hold_nothing_are_not_read_by_the_million(tmp_path: Path) -> 
     (tmp_path / "log.csv").write_bytes(gzip.compress(HEAD.encode() + b"\n" * 30_000_000 + b"q,d,1,1,1,1\n", 1))
     with pytest.raises(DataError, match="lines without anything"):
         read_clicks(tmp_path / "log.csv")
+
+
+def test_queries_that_share_a_word_are_compared_in_bounded_memory() -> None:
+    """A word of a hundred thousand queries: once a thousand rows of a table of all by all, several gigabytes."""
+    texts = [f"shoes {number % 1_500} {number}" for number in range(6_000)]
+    log = from_events(("here", event(query_id=text, user_query=text)) for text in texts)
+    tracemalloc.start()
+    found = alike(log, "words")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 250_000_000
+    assert (np.diff(found.indptr) == 10).all()
+    near = found[[7]].toarray()[0]
+    assert set(np.argsort(-near)[:3].tolist()) == {1_507, 3_007, 4_507}
+
+
+def test_words_that_most_queries_share_are_left_out_of_a_long_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"shoes {number % 10} {number}" for number in range(100)]
+    log = from_events(("here", event(query_id=text, user_query=text)) for text in texts)
+    whole = alike(log, "words")
+    monkeypatch.setattr(borrowing, "_MOST", 100 * 10 + 100)  # not those of all, whose weight is all but none
+    monkeypatch.setattr(borrowing, "_CELLS", 50)
+    found = alike(log, "words")
+    assert found.nnz == 100 * 9
+    assert whole.nnz == 100 * 10
+    rows = np.repeat(np.arange(100), np.diff(found.indptr))
+    assert np.allclose(found.data, whole.toarray()[rows, found.indices])

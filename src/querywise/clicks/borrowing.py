@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,8 @@ from querywise.runtime.progress import doing
 _NEAREST = 10  # queries
 _SHARES = (0.0, 0.1, 0.3, 1.0)
 _KINDS = ("words", "documents")
-_BLOCK = 1_000  # queries
+_CELLS = 2_000_000  # products of a block of queries with all: each takes some 60 bytes
+_MOST = 200_000_000  # of all queries with all: half a minute
 _BANDS = ((0, 0), (1, 1), (2, 4), (5, 9), (10, 99), (100, None))  # earlier pages of a query
 
 
@@ -147,14 +149,27 @@ def alike(log: Impressions, kind: str) -> csr_array:
     rarity = np.log(size[0] / np.maximum(np.bincount(table.indices, minlength=size[1]), 1)) + 1e-9
     table = (table @ diags_array(rarity)).tocsr()
     lengths = np.sqrt(np.maximum(table.power(2).sum(axis=1), 1e-300))
-    table = (diags_array(1 / lengths) @ table).tocsr()
-    found: csr_array = vstack([_nearest(table, first) for first in range(0, size[0], _BLOCK)], format="csr")
+    table = _without_common((diags_array(1 / lengths) @ table).tocsr())
+    shared = np.bincount(table.indices, minlength=size[1])
+    ends = np.concatenate([[0], np.cumsum(shared[table.indices])])[table.indptr[1:]]
+    starts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + 1, _CELLS))).tolist()
+    blocks = pairwise([0, *(each for each in starts if 0 < each < size[0]), size[0]])
+    found: csr_array = vstack([_nearest(table, first, last) for first, last in blocks], format="csr")
     return found
 
 
-def _nearest(table: csr_array, first: int) -> csr_array:
+def _without_common(table: csr_array) -> csr_array:
+    """Without what so many queries share that comparing them takes too long; it tells little of each."""
+    shared = np.bincount(table.indices, minlength=table.shape[1]).astype(np.float64)
+    rarest = np.argsort(shared, kind="stable")
+    kept = np.zeros(table.shape[1])
+    kept[rarest[np.cumsum(shared[rarest] ** 2) <= _MOST]] = 1.0
+    return table if kept.all() else (table @ diags_array(kept)).tocsr()
+
+
+def _nearest(table: csr_array, first: int, last: int) -> csr_array:
     """The nearest of a block of rows, themselves left out."""
-    found = (table[first : first + _BLOCK] @ table.T).tocsr()
+    found = (table[first:last] @ table.T).tocsr()
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     other = found.indices != rows + first
     rows, columns, values = rows[other], found.indices[other], found.data[other]
