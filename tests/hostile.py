@@ -142,7 +142,8 @@ _COLUMNS: dict[str, Callable[[Any, Any], Any]] = {  # of Parquet files: what bec
 _FILES = ("empty", "half", "one byte less", "one byte more", "gone", "a folder")
 _ODD = ("a pipe", "a device")
 _OWN = ("a link out", "a terabyte")
-MANIFESTS = (".json", ".jsonl", ".safetensors")
+LINES = (".jsonl", ".ndjson")
+MANIFESTS = (".json", *LINES, ".safetensors")
 
 
 class Change(NamedTuple):
@@ -183,7 +184,7 @@ class _Document:
         if path.suffix == ".safetensors":
             length = struct.unpack("<Q", content[:8])[0]
             content, self._rest = content[8 : 8 + length], content[8 + length :]
-        lines = content.decode().splitlines() if path.suffix == ".jsonl" else [content.decode()]
+        lines = content.decode().splitlines() if path.suffix in LINES else [content.decode()]
         self.parts: list[Any] = [json.loads(line) for line in lines]
 
     def write(self, parts: Sequence[str]) -> None:
@@ -241,7 +242,7 @@ def walk(folder: Path, linked: bool) -> Iterator[list[Change]]:
             yield [Change(member, "array", (seed,)) for seed in range(4 * SEEDS)]
         elif path.suffix == ".parquet":
             yield from _in_table(path, member)
-        elif path.suffix not in (".py", ".md"):
+        elif path.suffix not in (".py", ".md", ".key"):
             for place in _words(path.read_text()):
                 yield [Change(member, "word", place, name) for name in TEXTS]
         if path.suffix == ".safetensors":
@@ -502,7 +503,7 @@ class Arena:
         """Notes what acts, as the interpreter tells it: connections, processes, imports, files elsewhere."""
         if self._watched is None:
             return
-        if event == "pickle.find_class" and str(arguments[0]).split(".")[0] in ("numba", "numpy", "copyreg"):
+        if event == "pickle.find_class" and _is_by_numba():
             return  # compiled code that was kept
         if event.startswith(_ACTING):
             self._acts.append(f"{event} {arguments!r:.100}")
@@ -550,6 +551,13 @@ _CHANGING = (
     "shutil.",
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def _is_by_numba() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None and "/numba/" not in frame.f_code.co_filename:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None
 
 
 def _folder_of(arguments: tuple[Any, ...]) -> str:

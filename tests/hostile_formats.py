@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from querywise.contracts.protocols import Ranker
+from querywise.data.click_files import logged_events
 from querywise.data.click_judgments import read_gains
 from querywise.data.click_judgments import read_manifest as read_click_manifest
 from querywise.data.collections import Collection, collection_of, write_collection
@@ -61,6 +62,9 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
 from querywise.methods import METHODS
+from querywise.online.impression_ids import read_id
+from querywise.online.log import EventLog
+from querywise.online.records import click_record
 from querywise.rankers.weights.fusion import Weights
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.boosts import FieldMatches, matches_of, postings_of_fields, read_boosts
@@ -87,7 +91,8 @@ from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import workers
 from querywise.service.judging import JudgementFile
 from querywise.service.loaded_model import LoadedModel
-from querywise.service.schema import KnownQuery
+from querywise.service.online import Online
+from querywise.service.schema import InterleaveRequest, KnownQuery, Query
 from querywise.storage import load, read_manifest, save, version_of
 from tests.fruit import collection
 from tests.golden.make import HERE
@@ -703,6 +708,26 @@ def _use_clicks(folder: Path) -> None:
             assert set(read_gains(folder / "out")) == set(read_queries(folder / "out" / "queries.jsonl").ids)
 
 
+def _make_event_log(folder: Path) -> None:
+    online = Online(EventLog(folder))
+    for number in range(4):
+        rankings = {"a": ["D1", "D2"], "b": ["D2", "D3"]}
+        shown = online.interleaved(InterleaveRequest(Query(text=f"sofa {number % 2}"), rankings, session=f"{number}"))
+        line = click_record(shown.impression, shown.documents[0], "click", 1)
+        online.log.add(partial(bytes, line), len(line), awaited=True)
+    online.log.close()
+
+
+def _use_event_log(folder: Path) -> None:
+    log = EventLog(folder)
+    log.close()
+    assert len(log.key) == 32
+    found = learn(str(folder), Asked(model="document-ctr", borrow="off"))
+    finite(found.judgments.gain)
+    for _, record in logged_events(folder):
+        read_id(str(record.get("query_id")), log.key)
+
+
 def _make_click_folder(folder: Path) -> None:
     (folder / "clicks.json").write_text('{"model": "pbm", "judgments": 2}')
     (folder / "gains.tsv").write_text(
@@ -834,6 +859,9 @@ FORMATS = (
     Format("boosts of fields", _make_boosts, _use_boosts, unsigned, ("retrieval/boosts.py",), linked=True),
     Format(
         "click logs", _make_clicks, _use_clicks, unsigned, ("clicks/readers.py", "data/click_files.py"), linked=True
+    ),
+    Format(
+        "the log of an experiment", _make_event_log, _use_event_log, unsigned, ("online/log.py", "clicks/readers.py")
     ),
     Format(
         "judgments from clicks",

@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 from querywise import read_judged
+from querywise.data.query_table import QueryTable
+from querywise.errors import DataError
+from querywise.exports.scripts.check_parity import Server
 from querywise.exports.targets import TARGETS
+from querywise.jobs.log import EngineIndex, log_features
 from tests.commands import run
 from tests.emulated import LearningToRank, TrainedModels, serving
 
@@ -169,3 +173,12 @@ def test_a_collection_without_fields_of_its_own_is_refused(folder: Path) -> None
     (folder / "corpus.jsonl").write_text('{"_id": "D1", "title": "a", "text": "b"}\n')
     done = run(folder, "fields", folder, "--engine", "solr", "--out", folder / "engine")
     assert (done.returncode, "no fields of their own" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("score", ["1e999", "NaN", "1" + "0" * 400, '"1"', "null", "[]"])
+def test_a_score_that_is_no_finite_number_is_refused(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"hits": {"hits": [{"_id": "D1", "matched_queries": {"words": json.loads(score)}}]}}
+    monkeypatch.setattr(Server, "ask", lambda *_: answer)
+    index = EngineIndex("opensearch", "http://localhost:9", "films", features=[{"name": "words", "template": WORDS}])
+    with pytest.raises(DataError, match=r"the score of 'words' is .*, not a finite number"):
+        log_features(index, QueryTable(("q1",), texts=("fish",)), {"q1": {"D1": 1}})

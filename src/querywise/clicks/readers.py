@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import lzma
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -80,17 +79,12 @@ def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS) -> Impressio
             "and time where they are known; or query, shown and clicked with a page a line; or UBI's queries and "
             "events as NDJSON."
         )
-    try:
-        with doing("Reading"):
-            if kind == "events":
-                return from_events(((f"{file}:{line}", record) for line, record in events_of(file)), actions)
-            if kind == "lines":
-                return _from_lines(file)
-            return _from_table(_parquet_blocks(file) if kind == "parquet" else _text_blocks(file))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
-    except (EOFError, OSError, lzma.LZMAError, csv.Error) as error:
-        raise DataError(f"{file}: cannot be read ({error}).") from None
+    with doing("Reading"):
+        if kind == "events":
+            return from_events(((f"{file}:{line}", record) for line, record in events_of(file)), actions)
+        if kind == "lines":
+            return _from_lines(file)
+        return _from_table(_parquet_blocks(file) if kind == "parquet" else _text_blocks(file))
 
 
 class _Parts:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import lzma
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,8 +104,13 @@ def opened(path: Path) -> Iterator[TextIO]:
     except IsADirectoryError:
         raise DataError(f"{path}: this is a folder; a click log is a file.") from None
     packed = gzip.open if begin.startswith(b"\x1f\x8b") else lzma.open if begin.startswith(b"\xfd7zXZ") else open
-    with packed(path, "rt", encoding="utf-8-sig", newline="") as file:
-        yield cast("TextIO", file)
+    try:
+        with packed(path, "rt", encoding="utf-8-sig", newline="") as file:
+            yield cast("TextIO", file)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+    except (EOFError, OSError, lzma.LZMAError, zlib.error, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from None
 
 
 def lines_of(path: Path, file: TextIO) -> Iterator[str]:

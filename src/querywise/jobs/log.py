@@ -33,7 +33,7 @@ from querywise.retrieval.reading import Retrieval, collection_from, judged_from_
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.progress import track
-from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject, is_finite_number
 
 ENGINES = ("opensearch", "elasticsearch", "solr")
 _AT_ONCE = 500  # documents in a request
@@ -220,6 +220,9 @@ def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, 
                 f"{server.url} names the queries that match and not their scores: it takes OpenSearch 2.8 or "
                 "Elasticsearch 8.8, or later; or log what the plugin computes, by the name of its feature set."
             )
+        wrong = next((name for name, score in scores.items() if not is_finite_number(score)), None)
+        if wrong is not None:
+            raise DataError(f"{server.url}: the score of {wrong!r:.60} is {scores[wrong]!r:.40}, not a finite number.")
         found[hit["_id"]] = {name: float(score) for name, score in scores.items()}
     return found
 

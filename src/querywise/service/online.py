@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -183,7 +184,7 @@ class Online:
         if fresh:
             await self._kept(b"".join(fresh.values()), limits)
             self._seen |= dict.fromkeys(fresh)
-            for name in list(self._seen)[: max(len(self._seen) - _REMEMBERED, 0)]:
+            for name in [*islice(self._seen, max(len(self._seen) - _REMEMBERED, 0))]:
                 del self._seen[name]
         counts["accepted"] = len(fresh)
         self.events.update(counts)
