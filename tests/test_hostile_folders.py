@@ -45,6 +45,7 @@ OTHERS = {
     "exports/transform.py": "a script in this package",
     "jobs/trials.py": "the answers of a process that it started",
     "methods/method.py": "what an option of the command line says",
+    "online/interleaving.py": "the digits of a hash",
     "reproduction/curves.py": "figures of an earlier run of the same command, to draw them again",
     "reproduction/hybrid.py": "as curves.py",
     "reproduction/peers.py": "as curves.py",
