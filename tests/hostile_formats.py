@@ -713,7 +713,7 @@ def _make_event_log(folder: Path) -> None:
     for number in range(4):
         rankings = {"a": ["D1", "D2"], "b": ["D2", "D3"]}
         shown = online.interleaved(InterleaveRequest(Query(text=f"sofa {number % 2}"), rankings, session=f"{number}"))
-        line = click_record(shown.impression, shown.documents[0], "click", 1)
+        line = click_record(shown.impression, shown.documents[0], "click", 1, 1_700_000_000.0)
         online.log.add(partial(bytes, line), len(line), awaited=True)
     online.log.close()
 
