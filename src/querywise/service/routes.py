@@ -288,7 +288,6 @@ class LookupRoutes(_Routes):
             check_cost(model.cost, self._service.limits, candidates.sizes.tolist())
             answered, drawn = model.answer(candidates), schema.InterleaveResponse("", [])
             if online is not None and other is not None:
-                check_cost(other.cost, self._service.limits, candidates.sizes.tolist())
                 drawn = online.searched(model, other, candidates, answered, asked, session, show) or drawn
             documents, runs, weights = lookup.found(
                 model, candidates, show, answered=answered, judged_as=qid, besides=drawn.documents
