@@ -2,8 +2,8 @@
 
 `python -m benchmarks.online_replay ../shared/data/msrd` lets made-up users click on lists of a real collection, by its
 human labels: a document at position p is looked at with chance 1/p and, if it is, clicked with chance 0.9 if it is
-relevant and 0.1 if not. Ranker A is BM25 of the title; B orders a share of the queries by BM25 of all fields, and the
-others as A does. Queries come with long-tailed frequency. It is a simulation: nobody clicked.
+relevant and 0.1 if not. Ranker A is BM25 of all fields; B orders a share of the queries by BM25 of the title, which
+gets more clicks, and the others as A does. Queries come with long-tailed frequency. It is a simulation: nobody clicked.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _POOL = 32  # draws of every query, and as many mirrored, so that none of two eq
 _PER_DAY = 500  # impressions, in an A/B test of both arms together
 _DAYS = 28
 _POWER = 0.8
+_LONGEST = 60_000  # impressions, of an experiment with a better ranker
 SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)  # of the queries that B orders in its own way
 
 
@@ -45,19 +46,20 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--runs", type=int, default=2_000)
+    options.add_argument("--power-runs", type=int, default=100)
     options.add_argument("--part", choices=("validation", "test"), default="test")
     asked = options.parse_args()
     lists = rankings_of(asked.folder, asked.part)
     print(f"{len(lists)} queries, {_PER_DAY} impressions a day, {_DAYS} days, {asked.runs} runs", flush=True)
     equal = pages_of([(a, a) for a, _ in lists])
     print("A = A, experiments that end with a false alarm (nominal 5 %):")
-    for name, share in false_alarms(equal, asked.runs):
+    for name, share in false_alarms(equal, asked.runs) if asked.runs else ():
         print(f"  {name}: {share:.2%}", flush=True)
     print("B better, by the share of queries that it orders in its own way:")
     for share in SHARES:
         chosen = np.random.default_rng(1).random(len(lists)) < share
         pages = pages_of([(a, b if own else a) for (a, b), own in zip(lists, chosen.tolist(), strict=True)])
-        print(f"  {share:.0%}: " + "; ".join(gains(pages, max(asked.runs // 20, 20))), flush=True)
+        print(f"  {share:.0%}: " + "; ".join(gains(pages, asked.power_runs)), flush=True)
 
 
 def rankings_of(folder: Path, part: str) -> list[tuple[list[int], list[int]]]:
@@ -67,7 +69,7 @@ def rankings_of(folder: Path, part: str) -> list[tuple[list[int], list[int]]]:
         few_of_each(data, np.flatnonzero((own >= 0.5) & (own < 0.7) if part == "validation" else own >= 0.7))
     )
     names = test.feature_names or ()
-    columns = [names.index(each) for each in ("L10.title", "H1.bm25")]
+    columns = [names.index(each) for each in ("H1.bm25", "L10.title")]
     found = []
     for query in range(len(test)):
         rows = test.candidates.rows(query)
@@ -168,7 +170,7 @@ def gains(pages: Pages, runs: int) -> Iterator[str]:
     yield f"B wins {np.mean(won[won != 0] > 0):.1%} of the {np.mean(won != 0):.0%} of draws with a winner"
     needed = []
     for run in range(runs):
-        won = interleaved(pages, 120_000, np.random.default_rng([11, run]))
+        won = interleaved(pages, _LONGEST, np.random.default_rng([11, run]))
         places = np.flatnonzero(won)
         course = course_of(won[places] > 0)
         right = course.decided is not None and course.is_better

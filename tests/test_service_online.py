@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import signal
 import stat
 import time
@@ -27,13 +28,15 @@ from querywise.online import records
 from querywise.online.impression_ids import LONGEST, ImpressionId, read_id, seed_of, share_of
 from querywise.online.interleaving import interleave
 from querywise.online.log import EventLog
+from querywise.online.outcomes import read_draws
 from querywise.online.records import WINDOW_SECONDS
+from querywise.online.verdict import verdict_of
 from querywise.rankers.single import OneFeature
 from querywise.service.loaded_model import ModelFolder
 from querywise.service.online import Online
 from querywise.service.routes import create_app
 from querywise.service.service import Service
-from querywise.storage import load, save
+from querywise.storage import load, save, version_of
 from tests.commands import run
 from tests.fruit import write_served
 from tests.serving import Serving, serving
@@ -462,3 +465,48 @@ def test_shares_and_draws_are_told_apart() -> None:
     assert abs(np.corrcoef(shares, first)[0, 1]) < 0.06
     assert records.is_drawn(b"key", 1.0, "q", None)
     assert not records.is_drawn(b"key", 0.0, "q", None)
+
+
+# The whole loop of docs/online.md
+
+
+def test_two_models_are_served_compared_by_made_up_users_and_the_better_one_is_promoted(tmp_path: Path) -> None:
+    """The users click what is relevant among five documents; none of them is real."""
+    save(OneFeature(1).fit(DATA), tmp_path / "a")
+    save(RankSVM().fit(DATA), tmp_path / "b")
+    rng, better = np.random.default_rng(0), version_of(tmp_path / "b")[:12]
+    with (
+        serving(tmp_path / "a", "--against", tmp_path / "b", "--log", tmp_path / "log") as server,
+        ThreadPoolExecutor(4) as threads,
+    ):
+
+        def visit(number: int) -> None:
+            query = number % len(DATA)
+            found = server.post("/v1/rank", request_of(query, top=5, session=f"visitor {number}")).json()
+            relevant = [each for each in ids(found) if DATA.labels[int(each[1:])] > 0]
+            if relevant:
+                clicks = [click(found["impression"], each) for each in relevant]
+                assert send(server, *clicks)["accepted"] == len(clicks)
+
+        list(threads.map(visit, rng.permutation(240).tolist()))
+        count = 240 + int(re.findall(r'events_total{outcome="accepted"} (\d+)', server.get("/metrics").text)[0])
+        settled(tmp_path / "log", count)
+        assert run(tmp_path, "online", "log", "--json").returncode == 0, "while windows are open too"
+        [draws], noted = read_draws(tmp_path / "log", now=time.time() + WINDOW_SECONDS + 60)
+        assert len(draws) == draws.impressions == 240
+        assert noted.clicks == count - 240
+        assert noted.unknown == noted.outside == noted.late == noted.unsigned == 0
+        [contest] = verdict_of(draws).contests
+        assert contest.name == better
+        assert contest.course.is_better, (contest.wins, contest.losses)
+        done = run(tmp_path, "promote", "b", "--over", "a")
+        assert done.returncode == 0, done.stderr
+        for _ in range(200):
+            if server.get("/v1/model").json()["version"] == better:
+                break
+            time.sleep(0.05)
+        assert server.get("/v1/model").json()["version"] == better
+        found = server.post("/v1/rank", request_of(0)).json()
+        assert f"{better}~{better}-2" in found["impression"], (
+            "the same model twice, until the service is told otherwise"
+        )
