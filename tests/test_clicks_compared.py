@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_methods_are_judged_by_later_clicks_and_by_people(folder: Path) -> None:
-    asked = ("compare", "judged", "--methods", "ranksvm", "--measures", "ndcg@5", "--quiet")
+    asked = ("compare", "judged", "--methods", "ranksvm", "--set", "l2=0.1", "--measures", "ndcg@5", "--quiet")
     found = json.loads(output(run(folder, *asked, "--json")))
     assert set(found["methods"]) == {
         "ranksvm, naive clicks",
@@ -81,7 +81,18 @@ def test_a_log_that_tells_nothing_of_position_has_no_debiased_row(tmp_path: Path
         ]
     (tmp_path / "log.csv").write_text("\n".join(rows))
     output(run(tmp_path, "clicks", "log.csv", "--out", "judged", "--collection", "text", "--quiet"))
-    asked = ("compare", "judged", "--methods", "ranksvm", "--measures", "ndcg@5", "--quiet", "--json")
+    asked = (
+        "compare",
+        "judged",
+        "--methods",
+        "ranksvm",
+        "--set",
+        "l2=0.1",
+        "--measures",
+        "ndcg@5",
+        "--quiet",
+        "--json",
+    )
     found = json.loads(output(run(tmp_path, *asked)))
     assert list(found["methods"]) == ["ranksvm"]
     assert found["debiasing"]["said"][0].startswith("Nothing is debiased here. Position bias cannot be told")
