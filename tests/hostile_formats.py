@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from querywise.clicks.held_out import held_out
 from querywise.contracts.protocols import Ranker
 from querywise.data.click_files import logged_events
 from querywise.data.click_judgments import read_gains
@@ -58,6 +59,7 @@ from querywise.exports.writing import check_export_folder, export_hybrid, export
 from querywise.jobs.boosts import requests
 from querywise.jobs.clicks import Asked, learn
 from querywise.jobs.clicks import write as write_clicks
+from querywise.jobs.online import as_json, estimated, examine, sentences
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
@@ -716,6 +718,7 @@ def _make_event_log(folder: Path) -> None:
         line = click_record(shown.impression, shown.documents[0], "click", 1, 1_700_000_000.0)
         online.log.add(partial(bytes, line), len(line), awaited=True)
     online.log.close()
+    (folder / ".orders.jsonl").write_text('{"query": "sofa 0", "documents": ["D2", "D1"]}\n')
 
 
 def _use_event_log(folder: Path) -> None:
@@ -726,6 +729,11 @@ def _use_event_log(folder: Path) -> None:
     finite(found.judgments.gain)
     for _, record in logged_events(folder):
         read_id(str(record.get("query_id")), log.key)
+    verdict, noted, names = examine(folder)
+    json.dumps(as_json(verdict, noted, names), allow_nan=False)
+    sentences(verdict, noted)
+    with suppress(QuerywiseError):  # these draws are open for half an hour
+        finite([each.clicks for each in estimated(folder, folder / ".orders.jsonl")])
 
 
 def _make_click_folder(folder: Path) -> None:
@@ -763,6 +771,13 @@ def _use_clicked_features(folder: Path) -> None:
     finite([] if judged.gains is None else judged.gains)
     finite(RankSVM().fit(judged).weights_)
     finite(evaluate(np.arange(len(judged.labels), dtype=float), judged)["ndcg@10"])
+
+
+def _use_clicked_text(folder: Path) -> None:
+    _use_clicked_features(folder)
+    later = held_out(folder)
+    if later is not None:
+        finite([list(each) for own in later.gains.values() for each in own.values()])
 
 
 def _make_clicked_text(folder: Path) -> None:
@@ -861,7 +876,11 @@ FORMATS = (
         "click logs", _make_clicks, _use_clicks, unsigned, ("clicks/readers.py", "data/click_files.py"), linked=True
     ),
     Format(
-        "the log of an experiment", _make_event_log, _use_event_log, unsigned, ("online/log.py", "clicks/readers.py")
+        "the log of an experiment",
+        _make_event_log,
+        _use_event_log,
+        unsigned,
+        ("online/log.py", "clicks/readers.py", "jobs/online.py"),
     ),
     Format(
         "judgments from clicks",
@@ -885,9 +904,9 @@ FORMATS = (
     Format(
         "judgments from clicks with texts",
         _make_clicked_text,
-        _use_clicked_features,
+        _use_clicked_text,
         unsigned,
-        ("data/click_judgments.py", "data/collections.py"),
+        ("data/click_judgments.py", "data/collections.py", "clicks/held_out.py"),
         linked=True,
     ),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
