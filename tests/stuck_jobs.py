@@ -182,6 +182,21 @@ PROGRAMS = {
             writing.wait()
         sys.stderr = sys.__stderr__
     """,
+    "the log of an experiment": """
+        import pathlib, tempfile, threading
+        from querywise.online import log
+        log._CLOSING_SECONDS = 0.1
+        begun = threading.Event()
+        def never():
+            begun.set()
+            threading.Event().wait()
+        with tempfile.TemporaryDirectory() as folder:
+            events = log.EventLog(pathlib.Path(folder, "log"))
+            events.add(never, 10, awaited=False)
+            begun.wait()
+            assert not events.add(lambda: b"{}", 2, awaited=True).done()
+            events.close()
+    """,
     "packages that are tried": """
         import pathlib, sys, tempfile
         from querywise.jobs import trials

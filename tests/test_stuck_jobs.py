@@ -44,6 +44,7 @@ def test_every_thread_of_the_package_is_in_a_pool_that_is_tried_here() -> None:
         "runtime/progress.py: Thread(",  # lines of progress
         "jobs/doctor.py: ThreadPoolExecutor(",  # packages that are tried, each within a time
         "jobs/first_use.py: Popen(",  # what is compiled beside
+        "online/log.py: ThreadPool(",  # the log of an experiment
         "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, judgements, the model folder
         "service/query_vectors.py: ThreadPool(",  # query vectors
         "service/limits.py: ThreadPool(",

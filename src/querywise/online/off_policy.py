@@ -50,7 +50,7 @@ def estimates(
 
     >>> clicks, weights = np.array([1.0, 0.0, 1.0, 0.0]), np.array([2.0, 0.0, 1.0, 1.0])
     >>> [round(each.value, 3) for each in estimates(clicks, weights)]
-    [0.75, 0.75, 0.742]
+    [0.75, 0.75, 0.745]
     """
     reward, weight = (np.asarray(each, np.float64) for each in (clicked, weights))
     if not weight.size or reward.shape != weight.shape or not (np.isfinite(weight).all() and (weight >= 0).all()):
