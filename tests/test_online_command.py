@@ -162,6 +162,7 @@ def test_rankings_are_told_apart_and_the_last_ones_are_looked_at(tmp_path: Path)
     done = run(tmp_path, "online", tmp_path)
     assert done.returncode == 2
     assert "not the log of an experiment" in done.stderr
+    assert "there is no such folder" in run(tmp_path, "online", "nowhere").stderr
 
 
 def test_queries_that_are_lost_are_told(tmp_path: Path) -> None:

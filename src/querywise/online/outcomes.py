@@ -84,9 +84,8 @@ def read_draws(
     actions: events that count as clicks. now: seconds since 1970, to tell which windows have closed; None: now.
     """
     if not is_event_log(folder):
-        raise DataError(
-            f"{folder}: this is not the log of an experiment, as a service with a folder to log to writes it."
-        )
+        problem = "this is not the log of an experiment" if folder.exists() else "there is no such folder"
+        raise DataError(f"{folder}: {problem}. A service that compares two models writes one.")
     with doing("Reading"):
         clicks = _clicks_in(folder, set(actions))
         noted = Noted(unknown=sum(map(len, clicks.values())))
