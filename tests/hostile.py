@@ -160,7 +160,8 @@ class Format(NamedTuple):
 
     make: writes an example into a folder that is there. use: reads it as a user would, and uses it; numbers that are
     not finite are an AssertionError. sign: makes checksums fit, once a file has changed. readers: the modules of
-    src/querywise that decode it. linked: whether its files may be links to others, as users' own data may.
+    src/querywise that decode it. linked: whether its files may be links to others, as users' own data may. named: those
+    that a user names, which may be links in any case.
     """
 
     name: str
@@ -169,6 +170,7 @@ class Format(NamedTuple):
     sign: Callable[[Path, str], object]
     readers: tuple[str, ...]
     linked: bool = False
+    named: tuple[str, ...] = ()
 
 
 # Documents: what a file holds as values with names and places
@@ -222,13 +224,13 @@ def _words(text: str) -> Iterator[tuple[int, int]]:
             yield from own[:_PARTS] if len(own) > 2 * _PARTS else own
 
 
-def walk(folder: Path, linked: bool) -> Iterator[list[Change]]:
+def walk(folder: Path, linked: bool, named: Sequence[str] = ()) -> Iterator[list[Change]]:
     """Every change to an example: for each place in each file the values that it may get."""
     members = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     for member in members:
         path = folder / member
-        named = linked and path.suffix == ".txt"  # what a user names, as he may name /dev/stdin
-        odd = (*(() if named else _ODD), *(() if linked else _OWN))
+        streamed = linked and path.suffix == ".txt"  # what a user names, as he may name /dev/stdin
+        odd = (*(() if streamed else _ODD), *(() if linked or member in named else _OWN))
         yield [Change(member, "file", (), how) for how in (*_FILES, *odd)]
         yield [Change(member, "byte", (seed,)) for seed in range(SEEDS)]
         others = [Change(member, "other", (), other) for other in members if other != member]
@@ -596,7 +598,7 @@ def _serve(connection: Connection) -> None:
 def _walked(arena: Arena, kind: Format) -> list[list[Change]] | str:
     """The changes to the example of a format, or what is wrong with the example."""
     try:
-        return [*walk(arena.example(kind), kind.linked)]
+        return [*walk(arena.example(kind), kind.linked, kind.named)]
     except Exception as error:  # noqa: BLE001 - whatever it is, the test tells it
         return f"{type(error).__name__}: {error}"
 

@@ -912,7 +912,14 @@ FORMATS = (
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
     Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/pace.py",)),
-    Format("a log of judgements", _make_judging, _use_judging, unsigned, ("service/judging.py", "data/judgements.py")),
+    Format(
+        "a log of judgements",
+        _make_judging,
+        _use_judging,
+        unsigned,
+        ("service/judging.py", "data/judgements.py"),
+        named=("judged.qrels",),
+    ),
     Format("an export of models", _make_export, _use_export, _sign_inner, _EXPORT),
     *(
         Format(f"an export for {engine}", _make_hybrid(engine), _use_hybrid, _sign_inner, _EXPORT)

@@ -61,6 +61,10 @@ TRAIN = make_judged(queries=48, documents=12, features=6, kinds=3)
 TEST = make_judged(queries=20, documents=12, features=6, kinds=3, seed=1).candidates
 
 
+class TooLateError(AssertionError):
+    """The work was over before anything could be killed."""
+
+
 class Machines:
     """A Ray cluster of node processes on this machine: a head without cores, and nodes with one each."""
 
@@ -125,7 +129,7 @@ class Machines:
                         return pid
                     os.kill(pid, signal.SIGCONT)
             time.sleep(0.001)
-        raise AssertionError("the work was over before anything could be killed")
+        raise TooLateError("the work was over before anything could be killed")
 
     def shut_down(self) -> None:
         """End all of it."""
@@ -397,12 +401,18 @@ def test_a_lost_worker_and_a_lost_node_change_nothing(
 
     machines.have(worker_count)
     expected = work()
-    running = Running(work)
     first, second = machines.nodes
-    machines.kill_worker(first, running.done)
-    machines.kill_node(second, running.done)
-    for found, undisturbed in zip(running.result(), expected, strict=True):
-        np.testing.assert_allclose(found, undisturbed, rtol=1e-9, atol=1e-12)
+    for attempt in range(10):  # the work may be over before both are lost
+        running = Running(work)
+        try:
+            machines.kill_worker(first, running.done)
+            machines.kill_node(second, running.done)
+        except TooLateError:
+            assert attempt < 9
+        for found, undisturbed in zip(running.result(), expected, strict=True):
+            np.testing.assert_allclose(found, undisturbed, rtol=1e-9, atol=1e-12)
+        if len(machines.nodes) == 1:
+            break
 
 
 @TWO

@@ -24,6 +24,7 @@ from querywise.clicks.pairs import preferences, preferred
 from querywise.clicks.peers import XGBOOST, Trees, lightgbm_by_position, pages_with_a_click, xgboost_unbiased
 from querywise.clicks.readers import read_clicks
 from querywise.contracts.answers import Scorer
+from querywise.contracts.protocols import Fittable
 from querywise.data.click_judgments import WEIGHTS, Gain, Gains, is_click_folder, read_manifest, with_gains
 from querywise.data.folds import Fold
 from querywise.data.judged import Candidates, Judged
@@ -32,6 +33,7 @@ from querywise.data.query_table import read_queries
 from querywise.errors import DataError
 from querywise.evaluation.foreign import Foreign
 from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import Tuned
 from querywise.retrieval.adapting import AdaptedFold, taught_by
 from querywise.runtime.arrays import Ints
 from querywise.runtime.files import parse_json, read_text
@@ -101,7 +103,7 @@ class Relearned:
     fit: Fit
     how: Literal["naive", "pairs"]
 
-    def __call__(self, train: Judged, valid: Judged) -> Any:
+    def __call__(self, train: Judged, valid: Judged) -> Scorer | Tuned[Fittable]:
         """Fit it on what this way makes of both parts."""
         return self.fit(self._made(train), self._made(valid))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from querywise.clicks.impressions import Impressions
+from querywise.evaluation.foreign import System
 from querywise.learners.trees.growth import lightgbm
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.packages import Package
@@ -44,7 +45,7 @@ def pages_with_a_click(features: Floats, log: Impressions, rows: Ints) -> Pages:
     return Pages(features[rows[kept]], clicked, position, sizes[sizes > 0])
 
 
-def lightgbm_by_position(pages: Pages, how: Trees) -> Any:
+def lightgbm_by_position(pages: Pages, how: Trees) -> System:
     """LightGBM's lambdarank with the position of every row."""
     data = lightgbm().Dataset(
         pages.features, pages.clicked, group=pages.sizes, position=pages.position, params={"verbosity": -1}
@@ -58,12 +59,13 @@ def lightgbm_by_position(pages: Pages, how: Trees) -> Any:
         "num_threads": how.threads,
         "verbosity": -1,
     }
-    return lightgbm().train(settings, data, how.trees)
+    grown: System = lightgbm().train(settings, data, how.trees)
+    return grown
 
 
-def xgboost_unbiased(pages: Pages, how: Trees) -> Any:
+def xgboost_unbiased(pages: Pages, how: Trees) -> System:
     """XGBoost's rank:ndcg with lambdarank_unbiased, which takes the order of a group's rows for that of positions."""
-    xgboost: Any = XGBOOST.load("A comparison with XGBoost")
+    xgboost = XGBOOST.load("A comparison with XGBoost")
     query = np.repeat(np.arange(len(pages.sizes)), pages.sizes)
     data = xgboost.DMatrix(pages.features, label=pages.clicked, qid=query)
     settings = {
@@ -79,4 +81,5 @@ def xgboost_unbiased(pages: Pages, how: Trees) -> Any:
         "nthread": how.threads,
         "verbosity": 0,
     }
-    return xgboost.train(settings, data, how.trees)
+    grown: System = xgboost.train(settings, data, how.trees)
+    return grown
