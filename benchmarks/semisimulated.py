@@ -73,8 +73,8 @@ def main() -> None:
     asked = options.parse_args()
     worlds = list(worlds_of(asked.folder, asked.part))
     measures = [by_group(world.test) for world in worlds]
-    first = _measured(worlds, measures, lambda world: _column(world.test, "all"))
-    human = _measured(worlds, measures, lambda world: _boosted(world.train).predict(world.test.candidates))
+    first = _measured(worlds, measures, lambda world: stage(world.test, "all"))
+    human = _measured(worlds, measures, lambda world: boosted(world.train).predict(world.test.candidates))
     counts = ", ".join(f"{len(world.train)} to learn from and {len(world.test)} measured" for world in worlds)
     print(f"queries: {counts}; {len(first)} groups; NDCG@10 {first.mean():.4f} by BM25 of all fields, "
           f"{human.mean():.4f} by human labels of all documents", flush=True)  # fmt: skip
@@ -156,7 +156,7 @@ def worlds_of(folder: Path, part: str) -> Iterator[World]:
     chosen = own < 0.2, (own >= 0.5) & (own < 0.7)
     for train, test in [chosen] if part == "validation" else [halves, halves[::-1]]:
         learned = data.select(few_of_each(data, np.flatnonzero(train)))
-        stages = np.stack([_column(learned, "title"), _column(learned, "all")], axis=1)
+        stages = np.stack([stage(learned, "title"), stage(learned, "all")], axis=1)
         yield World(learned, data.select(np.flatnonzero(test)), stages)
 
 
@@ -206,7 +206,7 @@ def _only_judged(data: Judged) -> Judged:
     return Judged(fewer, data.labels[rows])
 
 
-def _column(data: Judged, which: str) -> Floats:
+def stage(data: Judged, which: str) -> Floats:
     """The score of a first stage: by title alone, tf · idf as the index has it, or BM25 of all fields."""
     names = data.feature_names or ()
     found = [names.index("L10.title" if which == "title" else "H1.bm25")]
@@ -309,12 +309,12 @@ def arm(world: World, eta: float, sessions: int, value: Callable[[Floats], Float
     known, test = what_is_known(log), world.test.candidates
     found: dict[str, Floats] = {}
     for name, model in (("naive", "document-ctr"), ("coec", "coec"), ("pbm", "pbm"), ("ubm", "ubm")):
-        found[name] = value(_boosted(_learned(world, log, judge(log, model, known))).predict(test))
+        found[name] = value(boosted(_learned(world, log, judge(log, model, known))).predict(test))
     qualities = compare_models(log, ("pbm", "ubm"))
     chosen = choose_model(known, {name: each.likelihood for name, each in qualities.items()}, None, given=False)
     print(f"  eta {eta:g}, {sessions} sessions: {chosen}; {known.reason}", flush=True)
     found["chosen"] = found["naive" if chosen == "document-ctr" else chosen]
-    found["pairs"] = value(_boosted(_preferred(world, log, known)).predict(test)) if known.known else found["naive"]
+    found["pairs"] = value(boosted(_preferred(world, log, known)).predict(test)) if known.known else found["naive"]
     rows = np.array([int(each) for each in log.documents])[log.document]
     pages = pages_with_a_click(world.train.candidates.features, log, rows)
     for name, grow in (("lightgbm position", lightgbm_by_position), ("xgboost unbiased", xgboost_unbiased)):
@@ -322,7 +322,7 @@ def arm(world: World, eta: float, sessions: int, value: Callable[[Floats], Float
     return found
 
 
-def _boosted(data: Judged) -> LambdaMART:
+def boosted(data: Judged) -> LambdaMART:
     trees, leaves, rows, rate, threads = _GROWN
     made = LambdaMART(trees, leaves=leaves, min_documents=rows, learning_rate=rate, threads=threads)
     return made.fit(data)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from querywise.data.folds import Folds
     from querywise.evaluation.findings import Findings
     from querywise.retrieval.adapting import Adaptation
+    from querywise.retrieval.reading import Retrieval
 
 FoldsData = Annotated[
     Path,
@@ -96,6 +97,14 @@ def compare(
     ] = False,
     queries: options.Queries = None,
     judgements: options.Judgements = None,
+    human: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="<path>",
+            help="Judgements by people, of a random sample of the queries: they decide which method is better, and all "
+            "other labels are taken for cheap ones that make this surer.",
+        ),
+    ] = None,
     top: options.Top = None,
     vectors: options.VectorFolder = None,
     embed: options.EmbedderName = None,
@@ -144,12 +153,10 @@ def compare(
         fixed=fixed,
         curves=curves,
         plain=plain,
+        human=human,
     )
     how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt, candidates)
-    if plain and (how.adapt == "off" or not how.by_vectors):
-        raise DataError(
-            f"--plain: query vectors do not learn here ({'--adapt off' if how.by_vectors else 'there are none'})."
-        )
+    _check_plain(how, plain=plain)
     with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster):
         missing = reading_for(fixed.get("missing"))
         folds = folds_of(
@@ -161,9 +168,24 @@ def compare(
     _say_found(found, test, None if quiet else page, as_json=as_json)
 
 
+def _check_plain(how: Retrieval, *, plain: bool) -> None:
+    """Refuse to compare with vectors as they are where none learn."""
+    if plain and (how.adapt == "off" or not how.by_vectors):
+        raise DataError(
+            f"--plain: query vectors do not learn here ({'--adapt off' if how.by_vectors else 'there are none'})."
+        )
+
+
 def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) -> None:
     from querywise.report.sections import gap_lines
-    from querywise.report.terminal import comparison_table, curves_table, debiasing_table, twins_table, vectors_table
+    from querywise.report.terminal import (
+        comparison_table,
+        curves_table,
+        debiasing_table,
+        human_table,
+        twins_table,
+        vectors_table,
+    )
 
     if as_json:
         learned = {} if found.curves is None else {"learning_curves": found.curves.as_json(test)}
@@ -171,7 +193,7 @@ def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) 
         return
     decided = filter(None, (found.verdict, found.advice))
     more = (*twins_table(found), *vectors_table(found), *debiasing_table(found))
-    say(comparison_table(found.compared, test), *gap_lines(found), *decided, *more)
+    say(comparison_table(found.compared, test), *gap_lines(found), *human_table(found), *decided, *more)
     if found.curves is not None:
         say(curves_table(found.curves, found.measure, test))
     if page is not None:

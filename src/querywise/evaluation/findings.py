@@ -13,6 +13,7 @@ from querywise.display.words import p_in_words, p_value
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.debiasing import Debiasing
 from querywise.evaluation.differences import Differences
+from querywise.evaluation.human import TEST, ByHumans
 from querywise.evaluation.leaks import TwinGain
 from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.oracle import Halves, best_of, reachable
@@ -22,6 +23,7 @@ from querywise.evaluation.significance import (
     SIGNIFICANT,
     TEST_NAMES,
     TESTS,
+    Comparison,
     Corrected,
     bootstrap_interval,
     corrected,
@@ -57,9 +59,17 @@ class Pair:
         return self.is_significant and self.difference < 0
 
 
-def _tested(compared: Compared, pairs: Iterable[tuple[str, str]], measure: str, test: str) -> tuple[Pair, ...]:
-    """The paired test of each pair, corrected by Holm for their number."""
-    found = corrected({names: compared.test(*names, measure, test=test) for names in pairs})
+def _tested(
+    compared: Compared, pairs: Iterable[tuple[str, str]], measure: str, test: str, human: ByHumans | None
+) -> tuple[Pair, ...]:
+    """The paired test of each pair, by people where they judged, corrected by Holm for their number."""
+
+    def tested(first: str, second: str) -> Comparison:
+        if human is not None:
+            return human.test(first, second, measure)
+        return compared.test(first, second, measure, test=test)
+
+    found = corrected({names: tested(*names) for names in pairs})
     return tuple(Pair(*names, *each.numbers) for names, each in found.items())
 
 
@@ -81,9 +91,9 @@ class Cheapest:
     """The methods that are not significantly worse than the best one, and the cheapest of them.
 
     best: the winner of the comparison; where nothing beats the baseline, the method with the highest mean. tests:
-    every other method of known cost against it. training, ranking: the cheapest to train and to rank by of the best
-    one and those that are not significantly worse; the best one itself where no other is cheaper. pairs: any two
-    methods, corrected for all pairs.
+    every other method of known cost against it. test: the name of the test. training, ranking: the cheapest to train
+    and to rank by of the best one and those that are not significantly worse; the best one itself where no other is
+    cheaper. pairs: any two methods, corrected for all pairs.
     """
 
     best: str
@@ -135,7 +145,7 @@ class Cheapest:
     def told(self, name: str) -> str:
         """The difference of a method from the best one, its p, and both costs, in a few words."""
         pair = next(each for each in self.tests if each.first == name)
-        many = f"Holm, {len(self.tests)} tests" if len(self.tests) > 1 else TEST_NAMES[self.test]
+        many = f"Holm, {len(self.tests)} tests" if len(self.tests) > 1 else self.test
         luck = f"{p_in_words(pair.p_holm)} ({many}{self._among_all(pair)})"
         ours, theirs = self.costs[name], self.costs[self.best]
         seconds, milliseconds = f"trained in {_plain(ours.training)} s", f"{_plain(ours.ranking)} ms per query"
@@ -258,6 +268,17 @@ class Findings:
     on_twins: Mapping[str, TwinGain] = field(default_factory=dict)  # of every other method; none where nothing leaks
     vectors: VectorGains | None = None  # what teaching the query vectors was worth, where they learn
     debiasing: Debiasing | None = None  # whether it matters, of methods that learn from clicks
+    human: ByHumans | None = None  # by people, where they judged some queries: then what is said goes by them
+
+    @property
+    def tested(self) -> str:
+        """The name of the test that the verdict rests on."""
+        return TEST_NAMES[self.test] if self.human is None else TEST
+
+    @property
+    def queries(self) -> str:
+        """How many queries the verdict rests on."""
+        return f"{len(self.compared.judged)} queries" if self.human is None else self.human.queries
 
     @property
     def baseline(self) -> MethodFinding:
@@ -297,6 +318,7 @@ class Findings:
             "pairs": [asdict(each) for each in self.pairs],
             **({} if self.vectors is None else {"query_vectors": self.vectors.as_json()}),
             **({} if self.debiasing is None else {"debiasing": self.debiasing.as_json()}),
+            **({} if self.human is None else {"human": self.human.as_json(self.measure)}),
         }
 
 
@@ -307,23 +329,30 @@ def findings(
     test: str = "t",
     left_out: Sequence[str] = (),
     plain: Compared | None = None,
+    human: ByHumans | None = None,
 ) -> Findings:
     """Compute everything.
 
     left_out: methods, such as oracles, that are in the tables but cannot be the answer. plain: the same comparison with
-    query vectors that do not learn.
+    query vectors that do not learn. human: the same by people, who then decide: means, differences, intervals and tests
+    are prediction-powered estimates.
     """
     names = compared.names
     counted = [name for name in names if name != compared.baseline and name not in left_out]
-    tables = {name: compared.evaluations[name] for name in (compared.baseline, *counted)}
-    tested = Differences(tables, compared.baseline).tested(measure, test)
+    if human is None:
+        tables = {name: compared.evaluations[name] for name in (compared.baseline, *counted)}
+        tested = Differences(tables, compared.baseline).tested(measure, test)
+    else:
+        tested = corrected({name: human.test(name, compared.baseline, measure) for name in counted})
     methods = tuple(_method(compared, name, measure, test, tested.get(name)) for name in names)
+    if human is not None:
+        methods = tuple(_by_humans(each, human, measure) for each in methods)
     by_name = {each.name: each for each in methods}
     # A significantly better one comes before one whose higher mean is not significant.
     shown = max(counted, key=lambda name: (by_name[name].is_better, by_name[name].means[measure]), default=None)
     best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
     used, unexplained = _uses(compared)
-    pairs = _tested(compared, itertools.combinations(names, 2), measure, test)
+    pairs = _tested(compared, itertools.combinations(names, 2), measure, test, human)
     return Findings(
         compared,
         measure,
@@ -341,9 +370,10 @@ def findings(
         used,
         unexplained,
         pairs,
-        _cheapest(compared, counted, by_name, shown, pairs, measure, test),
+        _cheapest(compared, counted, by_name, shown, pairs, measure, test, human),
         on_twins=compared.on_twins(measure, test=test),
         vectors=vector_gains(compared, measure, test=test, plain=plain),
+        human=human,
     )
 
 
@@ -363,6 +393,7 @@ def _cheapest(
     pairs: tuple[Pair, ...],
     measure: str,
     test: str,
+    human: ByHumans | None,
 ) -> Cheapest | None:
     """The cheapest method not significantly worse than the winner or, where nothing wins, than the highest mean.
 
@@ -374,7 +405,7 @@ def _cheapest(
     best = shown if won else max(among, key=lambda name: by_name[name].means[measure])
     costs = {name: Costs(by_name[name].fit_seconds, by_name[name].predict_milliseconds) for name in (best, *among)}
     timed = [name for name in among if name != best and costs[name].are_known]
-    tests = _tested(compared, ((name, best) for name in timed), measure, test)
+    tests = _tested(compared, ((name, best) for name in timed), measure, test, human)
     allowed = [each.first for each in tests if not each.is_worse]
 
     def least(cost: Callable[[Costs], float], first: str | None = None) -> str:
@@ -386,7 +417,8 @@ def _cheapest(
 
     training = least(lambda each: each.training)
     ranking = least(lambda each: each.ranking, training)
-    return Cheapest(best, won, measure, test, tests, costs, training, ranking, pairs)
+    how = TEST_NAMES[test] if human is None else TEST
+    return Cheapest(best, won, measure, how, tests, costs, training, ranking, pairs)
 
 
 def _uses(compared: Compared) -> tuple[dict[str, tuple[Use, ...]], dict[str, str]]:
@@ -424,6 +456,22 @@ def _method(compared: Compared, name: str, measure: str, test: str, tested: Corr
         fit_seconds=compared.fit_seconds(name),
         predict_milliseconds=compared.predict_milliseconds(name),
         megabytes=compared.megabytes(name),
+    )
+
+
+def _by_humans(each: MethodFinding, human: ByHumans, measure: str) -> MethodFinding:
+    """A method by people. Wins, ties, losses and the effect are those of the queries that they judged."""
+    base, found = human.baseline, human.difference(each.name, human.baseline, measure)
+    pair = human.test(each.name, base, measure)
+    return replace(
+        each,
+        means={name: human.mean(each.name, name).value for name in each.means},
+        difference=found.value,
+        interval=found.interval,
+        effect=effect_size(human.human[each.name][measure], human.human[base][measure]),
+        **{name: getattr(pair, name) for name in ("wins", "ties", "losses", "direction")},
+        p={"t": pair.p},
+        p_by_measure={name: human.test(each.name, base, name).p for name in each.p_by_measure},
     )
 
 
@@ -480,24 +528,20 @@ def _precision(compared: Compared, name: str) -> float:
 
 
 def _verdict(found: Findings) -> str:
-    base, top, queries = found.baseline, found.top, len(found.compared.judged)
+    base, top, queries = found.baseline, found.top, found.queries
     if top is None:
-        return f"Only {base.name} was evaluated: {found.measure} {base.means[found.measure]:.4f} on {queries} queries."
+        return f"Only {base.name} was evaluated: {found.measure} {base.means[found.measure]:.4f} on {queries}."
     before = base.means[found.measure]
     share = f" ({100 * top.difference / before:+.1f} %)" if before else ""
     number = f"{found.measure} {top.means[found.measure]:.4f} against {before:.4f}{share}"
-    tested = TEST_NAMES[found.test]
     many = f", Holm's correction for {found.compared_with} methods" if found.compared_with > 1 else ""
-    luck = f"{p_in_words(1.0 if top.corrected is None else top.corrected)}, {tested}{many}"
+    luck = f"{p_in_words(1.0 if top.corrected is None else top.corrected)}, {found.tested}{many}"
     if top.is_better:
-        return f"{top.name} is better than {base.name}: {number}, {luck}, on {queries} queries{_cost(top, base)}."
+        return f"{top.name} is better than {base.name}: {number}, {luck}, on {queries}{_cost(top, base)}."
     worse = top.is_significant and top.difference < 0 and top.direction < 0
     sure = "makes no difference that is sure" if top.is_significant else "makes no significant difference"
     how = "is worse" if worse else sure
-    return (
-        f"Nothing beats {base.name} here. The best of the others, {top.name}, {how}: {number}, {luck}, "
-        f"on {queries} queries."
-    )
+    return f"Nothing beats {base.name} here. The best of the others, {top.name}, {how}: {number}, {luck}, on {queries}."
 
 
 def _cost(top: MethodFinding, base: MethodFinding) -> str:
@@ -537,6 +581,7 @@ def as_json(found: Findings) -> JsonObject:
         **({"features": features} if features else {}),
         **({} if found.vectors is None else {"query_vectors": found.vectors.as_json()}),
         **({} if found.debiasing is None else {"debiasing": found.debiasing.as_json()}),
+        **({} if found.human is None else {"human": found.human.as_json(found.measure)}),
         **({} if found.curves is None else {"learning_curves": found.curves.as_json(found.test)}),
         "oracles": {
             each.name: {

@@ -11,11 +11,13 @@ from pathlib import Path
 from querywise.clicks.held_out import HeldOut, twins_in
 from querywise.data.folds import Folds
 from querywise.data.judged import Judged
+from querywise.data.judgements import Grades, read_grades
 from querywise.data.runs import Run, is_run, read_run, scores_in
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline
 from querywise.evaluation.debiasing import debiasing
 from querywise.evaluation.findings import Findings, findings, with_curves
+from querywise.evaluation.human import by_humans
 from querywise.evaluation.learning_curves import FEWEST, curves_up_to, sizes_for, training_queries
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
@@ -42,7 +44,8 @@ class Asked:
 
     scores: texts like `ours=run.trec`. measures: names with commas between; the first is what parameters are chosen by
     and what the verdict is about. fixed: settings of all methods. curves: also with fewer training queries. plain: also
-    with query vectors as they are, where these learn.
+    with query vectors as they are, where these learn. human: a file of judgements by people, of some of the queries:
+    these decide, and the labels of the data are taken for cheap ones.
     """
 
     methods: tuple[str, ...]
@@ -54,6 +57,7 @@ class Asked:
     fixed: Settings = field(default_factory=dict)
     curves: bool = False
     plain: bool = False
+    human: Path | None = None
 
     @property
     def measure(self) -> str:
@@ -79,6 +83,7 @@ def run(
     where methods learn from clicks; the first method is compared with itself on clicks as they are.
     """
     find_test(asked.test)
+    people = _people(asked)  # first: the file may be wrong
     chosen = [find_method(name, peers=True) for name in asked.methods]
     files = _files(asked, chosen)
     seeds = {method.name: _seeds(method, chosen, asked) for method in chosen}
@@ -113,12 +118,20 @@ def run(
         learning = {method.name: fits[method.name] for method in chosen}
         plain = _plain(compared, learning, folds, kept) if asked.plain else None
         with doing("Tests and tables"):
-            found = _debiased(findings(compared, asked.measure, test=asked.test, plain=plain), clicks)
+            found = _found(compared, asked, people, plain, clicks)
             page = written(found)
         if asked.curves:
             found = with_curves(found, curves_up_to(compared, learning, folds, counts, kept=kept))
             page = written(found)
         return found, page
+
+
+def _people(asked: Asked) -> Grades | None:
+    """What people judged."""
+    if asked.human is not None and asked.test != "t":
+        said = f"test={asked.test!r}: with judgements by people the test is a t-test, test='t'."
+        raise DataError(said, arguments=("test",))
+    return None if asked.human is None else read_grades(asked.human)
 
 
 def _plain(compared: Compared, learning: Mapping[str, Fit], folds: Folds, kept: Kept | None) -> Compared:
@@ -132,6 +145,14 @@ def _plain(compared: Compared, learning: Mapping[str, Fit], folds: Folds, kept: 
             flavour=compared.flavour,
             kept=None if kept is None else kept.part("plain"),
         )
+
+
+def _found(
+    compared: Compared, asked: Asked, people: Grades | None, plain: Compared | None, clicks: HeldOut | None
+) -> Findings:
+    """What was found, by people where they judged."""
+    human = None if people is None else by_humans(compared, people)
+    return _debiased(findings(compared, asked.measure, test=asked.test, plain=plain, human=human), clicks)
 
 
 def _debiased(found: Findings, clicks: HeldOut | None) -> Findings:

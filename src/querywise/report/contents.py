@@ -18,6 +18,7 @@ from querywise.report.sections import (
     curves_section,
     debiasing_section,
     features_section,
+    human_section,
     oracle_section,
     twins_tables,
     twins_text,
@@ -81,6 +82,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
         *([vectors_section(found, found.vectors)] if found.vectors is not None else []),
         *([debiasing_section(found.debiasing)] if found.debiasing is not None else []),
+        *([human_section(found, found.human)] if found.human is not None else []),
         _cost(found),
         _queries(found),
         _where(found),
@@ -96,14 +98,27 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         ),
         Section(
             "The statistics in full",
-            "The same difference by three tests, and the chosen one after Holm's correction; the interval (from, to) "
-            "holds 95 % of 10,000 bootstrap means; effect is the mean difference in standard deviations.",
+            _how_tested(found),
             (("tests", tests_table(found)), *((("pairs", pairs_table(found)),) if len(found.methods) > 2 else ())),
             anchor="statistics",
         ),
         _repeat(origin or Origin()),
     ]
     return [each for each in every if each.text or each.tables or each.figures]
+
+
+def _how_tested(found: Findings) -> str:
+    effect = "effect is the mean difference in standard deviations"
+    if found.human is not None:
+        return f"Differences and intervals (from, to) are prediction-powered estimates; {effect}, by people alone."
+    return (
+        "The same difference by three tests, and the chosen one after Holm's correction; the interval (from, to) "
+        f"holds 95 % of 10,000 bootstrap means; {effect}."
+    )
+
+
+def _judged_by(found: Findings) -> str:
+    return "queries" if found.human is None else f"queries, {len(found.human):,} of them judged by people"
 
 
 def _methods(found: Findings, origin: Origin) -> tuple[tuple[str, Table], ...]:
@@ -132,7 +147,7 @@ def main_table(found: Findings) -> Table:
     return Table(
         tuple(columns),
         tuple(rows),
-        f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: {TEST_NAMES[found.test]} against "
+        f"{len(compared.judged)} test {_judged_by(found)}, flavour {compared.flavour}; p: {found.tested} against "
         f"{compared.baseline}; Holm: corrected for {counted(found.compared_with, 'method')}; parameters "
         + " ".join(["chosen on validation data.", *compared.counted()]),
         names.index(found.winner) if found.winner is not None else None,
@@ -142,14 +157,15 @@ def main_table(found: Findings) -> Table:
 def tests_table(found: Findings) -> Table:
     """The main measure's difference under every test."""
     kinds = {"method": "text", f"Δ {found.measure}": "signed", "from": "signed", "to": "signed"}
-    kinds |= {f"p, {name}": "p" for name in TEST_NAMES.values()}
-    kinds |= {f"p, {TEST_NAMES[found.test]}, Holm": "p", "effect": "signed"}
+    known = tuple(found.baseline.p)  # by people: one test alone
+    kinds |= {f"p, {TEST_NAMES[name] if found.human is None else found.tested}": "p" for name in known}
+    kinds |= {f"p, {found.tested}, Holm": "p", "effect": "signed"}
     rows: list[tuple[Cell, ...]] = [
         (
             each.name,
             each.difference,
             *each.interval,
-            *(each.p[name] for name in TEST_NAMES),
+            *(each.p[name] for name in known),
             each.corrected,
             each.effect,
         )
@@ -167,7 +183,7 @@ def pairs_table(found: Findings) -> Table:
         cells[each.second, each.first] = Tested(0.0 - each.difference, each.p_holm, each.is_significant)
     rows = tuple((name, *(cells.get((name, other)) for other in names)) for name in names)
     caption = (
-        f"Any two methods: {found.measure} of the row less that of the column, and p of the {TEST_NAMES[found.test]} "
+        f"Any two methods: {found.measure} of the row less that of the column, and p of the {found.tested} "
         f"after Holm's correction for all {len(found.pairs)} pairs. Colored: p < 0.05. The summary tests fewer pairs, "
         "each method against the baseline or against the best one, so its p are smaller."
     )

@@ -31,7 +31,6 @@ from querywise.evaluation.rankings import (
     relevant_documents,
     why,
 )
-from querywise.evaluation.significance import TEST_NAMES
 from querywise.report.charts import round_numbers
 from querywise.report.contents import Origin, duration
 from querywise.report.drawings import gains_of
@@ -239,7 +238,7 @@ def _luck(found: Findings, top: MethodFinding) -> tuple[str, str, str]:
     return (
         "p after Holm",
         p_value(p),
-        f"{TEST_NAMES[found.test]}, {counted(found.compared_with, 'method')} against {short(found.compared.baseline)}",
+        f"{found.tested}, {counted(found.compared_with, 'method')} against {short(found.compared.baseline)}",
     )
 
 
@@ -279,14 +278,15 @@ def differences(found: Findings) -> str:
     return (
         f'<figure class="differences"><figcaption>{escape(said)}</figcaption><ul>{rows}</ul>'
         f'<div class="ticks" aria-hidden="true"><div>{axis}</div></div>'
-        f'<p class="how">{escape(_how(others))}</p></figure>'
+        f'<p class="how">{escape(_how(found))}</p></figure>'
     )
 
 
-def _how(others: Sequence[MethodFinding]) -> str:
+def _how(found: Findings) -> str:
     """What bars and dots mean."""
-    text = "Bars are 95 % bootstrap intervals; a full dot means p < 0.05 after Holm, a hollow one that it is not"
-    untested = [short(each.name) for each in others if each.corrected is None]
+    kind = "bootstrap" if found.human is None else "prediction-powered"
+    text = f"Bars are 95 % {kind} intervals; a full dot means p < 0.05 after Holm, a hollow one that it is not"
+    untested = [short(each.name) for each in found.others if each.corrected is None]
     if not untested:
         return f"{text}."
     named = " and ".join(untested) if len(untested) < 3 else f"{len(untested)} methods"

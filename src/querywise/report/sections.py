@@ -1,4 +1,4 @@
-"""The sections that only some reports have: twins, query vectors, debiasing, oracle gap, features, learning curves."""
+"""The sections that only some reports have: twins, query vectors, debiasing, people, oracle gap, features, curves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from querywise.display.words import p_in_words
+from querywise.display.words import counted, p_in_words
 from querywise.evaluation.debiasing import Debiasing
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.findings import Findings
+from querywise.evaluation.human import TEST, ByHumans
 from querywise.evaluation.learning_curves import LearningCurves
+from querywise.evaluation.prediction_powered import Estimate
 from querywise.evaluation.query_vectors import VectorGains
 from querywise.evaluation.significance import TEST_NAMES, Corrected, corrected
 from querywise.evaluation.trained import Use
@@ -196,6 +198,44 @@ def judged_by(found: Debiasing, every: Differences) -> Table:
 def debiasing_section(found: Debiasing) -> Section:
     """Whether debiasing matters, by later clicks and by people."""
     return Section("Debiasing", " ".join(found.said), tuple(debiasing_tables(found).items()), anchor="debiasing")
+
+
+def human_tables(human: ByHumans, measure: str) -> dict[str, Table]:
+    """Every method's mean, and its difference from the baseline: by cheap labels, by people, and by both."""
+    names, base = list(human.human), human.baseline
+    means = {name: human.mean(name, measure) for name in names}
+    differences = {name: human.difference(name, base, measure) for name in names if name != base}
+    ps = corrected({name: human.test(name, base, measure) for name in differences})
+    labels = {"cheap": "value", "human": "value", "both": "value", "from": "value", "to": "value", "λ": "value"}
+    signed = dict.fromkeys(("cheap", "human", "both", "from", "to"), "signed") | {
+        "λ": "value",
+        "p": "p",
+        "p, Holm": "p",
+    }
+    how = (
+        f"{measure}; {human.queries}. cheap: by the labels of all queries; human: by people alone; both: the "
+        "prediction-powered estimate, with its 95 % interval (from, to); λ: how much the cheap labels count, 0 to 1."
+    )
+    rows = tuple((name, *_estimated(each)) for name, each in means.items())
+    found = {"human-means": Table(columns_of({"method": "text", **labels}), rows, how)}
+    if differences:
+        tested = tuple((name, *_estimated(each), each.p, ps[name].p_holm) for name, each in differences.items())
+        caption = f"Differences from {base}, by the same; p: {TEST}; Holm: for {counted(len(tested), 'method')}."
+        found["human-differences"] = Table(columns_of({"method": "text", **signed}), tested, caption)
+    return found
+
+
+def _estimated(each: Estimate) -> tuple[Cell, ...]:
+    return each.cheap, each.human, each.value, *each.interval, each.weight
+
+
+_BY_CHEAP = "What follows on single queries and groups of queries is by the cheap labels alone."
+
+
+def human_section(found: Findings, human: ByHumans) -> Section:
+    """Every method by a few human judgments and many cheap ones."""
+    text = " ".join([*human.said(found.measure), _BY_CHEAP])
+    return Section("Human judgments", text, tuple(human_tables(human, found.measure).items()), anchor="human")
 
 
 def gap_lines(found: Findings) -> list[str]:

@@ -20,7 +20,7 @@ from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
 from querywise.explanations.explain import Explanation, Reason
 from querywise.measures.order import find_flavour
-from querywise.report.sections import debiasing_tables, twins_tables, twins_text, vectors_tables
+from querywise.report.sections import debiasing_tables, human_tables, twins_tables, twins_text, vectors_tables
 from querywise.report.tables import Table as Written
 from querywise.retrieval.search import Answer
 
@@ -111,6 +111,15 @@ def debiasing_table(found: Findings) -> list[RenderableType]:
         return []
     tables = debiasing_tables(found.debiasing).values()
     return [" ".join(found.debiasing.said), *(each for table in tables for each in (_shown(table), table.caption))]
+
+
+def human_table(found: Findings) -> list[RenderableType]:
+    """Every method by people and by cheap labels; nothing where people did not judge."""
+    if found.human is None:
+        return []
+    tables = human_tables(found.human, found.measure).values()
+    said = found.human.said(found.measure)
+    return [*(each for table in tables for each in (_shown(table), table.caption)), " ".join(said)]
 
 
 def _shown(table: Written) -> Table:

@@ -1,0 +1,208 @@
+"""A comparison by a few human judgments, made surer by the cheap labels that all of its queries have.
+
+Methods were trained and chosen by the cheap labels. What people judged only evaluates: every method's mean and every
+paired difference is a prediction-powered estimate over queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from querywise.data.judged import Judged, judged_by
+from querywise.data.judgements import Grades
+from querywise.data.rows import rows_of
+from querywise.display.words import counted, p_in_words
+from querywise.errors import DataError
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.differences import Differences
+from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
+from querywise.evaluation.prediction_powered import Estimate, estimate
+from querywise.evaluation.significance import Comparison, corrected, paired_t_test
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.values import JsonObject
+
+TEST = "prediction-powered t-test"
+_DEPTH = "judged@10"
+_SURE = 0.01  # p below which human queries are said not to be a random sample
+_JUDGED = 0.9  # share of a method's first ten that people should have judged
+_FEW = 10  # human queries on which both kinds of labels should differ, or intervals may be too narrow
+
+
+@dataclass(frozen=True, eq=False)
+class ByHumans:
+    """Every method's values by cheap labels on all test queries, and by people on some.
+
+    chosen: which of all queries people judged. left_out: how many queries they judged that are not among all.
+    """
+
+    cheap: Mapping[str, Evaluation]
+    human: Mapping[str, Evaluation]
+    chosen: Ints
+    baseline: str
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __repr__(self) -> str:
+        return f"ByHumans({self.queries})"
+
+    @property
+    def queries(self) -> str:
+        """How many queries people judged, of how many."""
+        return f"{counted(len(next(iter(self.cheap.values()))), 'query')}, {len(self):,} of them judged by people"
+
+    def mean(self, name: str, measure: str) -> Estimate:
+        """A method's mean of a measure over all queries, by human judgment."""
+        return estimate(self.human[name][measure], self.cheap[name][measure], self.chosen)
+
+    def difference(self, first: str, second: str, measure: str) -> Estimate:
+        """The first method's mean less the second's."""
+        human, cheap = (each[first][measure] - each[second][measure] for each in (self.human, self.cheap))
+        return estimate(human, cheap, self.chosen)
+
+    def test(self, first: str, second: str, measure: str) -> Comparison:
+        """The same as a paired test; wins, ties and losses are those of the queries that people judged."""
+        found = self.difference(first, second, measure)
+        gain: Floats = self.human[first][measure] - self.human[second][measure]
+        counts = (int(np.sum(gain > 0)), int(np.sum(gain == 0)), int(np.sum(gain < 0)))
+        return Comparison(TEST, found.value, found.p, *counts, direction=int(np.sign(found.value)))
+
+    def said(self, measure: str) -> list[str]:
+        """What the cheap labels were worth, where they say something else, and what to be careful about."""
+        return [*self._worth(measure), *self._contradicted(measure), *self._biased(measure), *self._cautions(measure)]
+
+    def _others(self) -> list[str]:
+        return [name for name in self.human if name != self.baseline]
+
+    def _worth(self, measure: str) -> list[str]:
+        found = {name: self.difference(name, self.baseline, measure) for name in self._others()}
+        if not found:
+            return []
+        weights, worth = [each.weight for each in found.values()], [each.worth for each in found.values()]
+        if max(weights) == 0:
+            return ["The cheap labels tell nothing about these differences (λ = 0): human judgments alone count."]
+        return [
+            f"Differences are estimated as surely as by {_range(worth)} human queries alone "
+            f"(λ {_range(weights, '.2f')}; 0: cheap labels count nothing)."
+        ]
+
+    def _contradicted(self, measure: str) -> list[str]:
+        """What the cheap labels alone would have said, and people do not bear out."""
+        alone = Differences(self.cheap, self.baseline).tested(measure, "t")
+        by_people = corrected({name: self.test(name, self.baseline, measure) for name in self._others()})
+        return [
+            f"By the cheap labels alone {name} would be {'better' if each.side > 0 else 'worse'} than {self.baseline} "
+            f"({each.found.difference:+.4f}, {p_in_words(each.p_holm)}); people do not bear that out."
+            for name, each in alone.items()
+            if each.side and by_people[name].side != each.side
+        ]
+
+    def _biased(self, measure: str) -> list[str]:
+        """Methods that the cheap labels favor over the baseline, or disfavor: tested on queries with both labels."""
+        tests = {}
+        for name in self._others():
+            human, cheap = (each[name][measure] - each[self.baseline][measure] for each in (self.human, self.cheap))
+            tests[name] = paired_t_test(cheap[self.chosen], human)
+        return [
+            f"Cheap labels {'favor' if each.found.difference > 0 else 'disfavor'} {name} against {self.baseline}: on "
+            f"the queries with both labels its difference in {measure} is {each.found.difference:+.4f} away from "
+            f"people's ({p_in_words(each.p_holm)}, Holm)."
+            for name, each in corrected(tests).items()
+            if each.is_significant
+        ]
+
+    def _cautions(self, measure: str) -> list[str]:
+        """Signs that people judged no random sample, or not as deep, or that there are too few of their queries."""
+        said = (
+            [f"Left out: {counted(self.left_out, 'human query')} not among the test queries."] if self.left_out else []
+        )
+        base, rest = self.cheap[self.baseline][measure], np.ones(len(self.cheap[self.baseline]), np.bool_)
+        rest[self.chosen] = False
+        p = _welch(base[self.chosen], base[rest])
+        if p < _SURE:
+            said.append(
+                f"Caution: people's queries are no random sample of all: by cheap labels {measure} of {self.baseline} "
+                f"is {base[self.chosen].mean():.4f} on them and {base[rest].mean():.4f} on the others "
+                f"({p_in_words(p)}). Estimates and intervals hold for a random sample alone."
+            )
+        shares = {name: float(each[_DEPTH].mean()) for name, each in self.human.items()}
+        least = min(shares, key=lambda name: shares[name])
+        if shares[least] < _JUDGED:
+            said.append(
+                f"Caution: people judged {shares[least]:.0%} of the first ten documents of {least}; what nobody judged "
+                "counts as not relevant. Judge the first documents of every method."
+            )
+        for name in self._others():
+            human, cheap = (each[name][measure] - each[self.baseline][measure] for each in (self.human, self.cheap))
+            differ = int(np.sum(np.abs(human - cheap[self.chosen]) > 1e-12))
+            if 0 < differ < _FEW:
+                said.append(
+                    f"Caution: {name} and {self.baseline} differ by another amount for people than by cheap labels on "
+                    f"{counted(differ, 'query')} alone, so the interval of their difference may be too narrow."
+                )
+        return said
+
+    def as_json(self, measure: str) -> JsonObject:
+        """All estimates, as JSON can hold them."""
+        measures = self.cheap[self.baseline].measures
+        return {
+            "queries": len(self.cheap[self.baseline]),
+            "human_queries": len(self),
+            "test": TEST,
+            "means": {name: {each: asdict(self.mean(name, each)) for each in measures} for name in self.human},
+            "differences": {
+                name: {each: asdict(self.difference(name, self.baseline, each)) for each in measures}
+                for name in self._others()
+            },
+            "said": self.said(measure),
+        }
+
+
+def by_humans(compared: Compared, grades: Grades) -> ByHumans:
+    """Measure every method of a comparison on the test queries that people judged.
+
+    grades: query → document → grade, by people. Their queries must be a random sample of the test queries, judged as
+    deep as the cheap labels go.
+    """
+    names = compared.judged.query_ids
+    chosen = np.array([number for number, query in enumerate(names) if grades.get(query)], np.int64)
+    if len(chosen) < 2:
+        first = next(iter(grades), None)
+        raise DataError(
+            f"Of {counted(len(grades), 'query')} that people judged, {len(chosen)} are among the {len(names):,} test "
+            f"queries; two or more are needed. The first judged one is {first!r}, the first test query {names[0]!r}."
+        )
+    candidates = compared.judged.candidates
+    judged = judged_by(candidates.select(chosen), grades)
+    rows = rows_of(candidates.starts, chosen)
+    human = {name: _measured(compared, name, judged, rows, grades) for name in compared.names}
+    return ByHumans(compared.evaluations, human, chosen, compared.baseline, len(grades) - len(chosen))
+
+
+def _measured(compared: Compared, name: str, judged: Judged, rows: Ints, grades: Grades) -> Evaluation:
+    """One method by people; the run of one system on its own list."""
+    measures = (*compared.measures, *(() if _DEPTH in compared.measures else (_DEPTH,)))
+    if name in compared.lists:
+        own = {query: grades[query] for query in judged.query_ids}
+        return evaluate_run(compared.lists[name], own, measures=measures, flavour=compared.flavour)
+    scores = compared.scores[name][rows]
+    return evaluate(scores, judged, measures=measures, flavour=compared.flavour, order="grouped")
+
+
+def _welch(ours: Floats, theirs: Floats) -> float:
+    """The p of Welch's test between two groups of values, by the normal distribution; 1 where one has no spread."""
+    from scipy.special import ndtr
+
+    if min(len(ours), len(theirs)) < 2:
+        return 1.0
+    error = float(np.sqrt(ours.var(ddof=1) / len(ours) + theirs.var(ddof=1) / len(theirs)))
+    return float(2 * ndtr(-abs(ours.mean() - theirs.mean()) / error)) if error > 0 else 1.0
+
+
+def _range(values: list[float], form: str = ".0f") -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
