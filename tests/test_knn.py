@@ -117,6 +117,18 @@ def test_an_empty_radius_is_answered_by_the_global_model(build: Callable[..., An
     assert np.array_equal(ranker.predict(test), Single(RankSVM()).fit(train).predict(test))
 
 
+def test_means_that_are_rounding_are_no_coordinate() -> None:
+    """Of lists that are all of the top, a mean of z-scores is 0 but for its last bit: it tells nothing of a query."""
+    train = make_judged(30, 7, 3)
+    rows = np.array(train.candidates.features).reshape(30, 7, 3)
+    rows[:, :, 1] = (rows[:, :, 1] - rows[:, :, 1].mean(axis=1)[:, None]) / rows[:, :, 1].std(axis=1)[:, None]
+    train = replace(train, candidates=replace(train.candidates, features=rows.reshape(-1, 3)))
+    view = TopMean(0).fit(train)
+    assert 0 < np.abs(view._numbers(train.candidates)[:, 1]).max() < 1e-12
+    assert np.abs(view.points(train.candidates)[:, 1]).max() < 1e-12
+    assert np.abs(view.relevant_points(train)).max() < 10
+
+
 def most_shared_pairs(train: Floats, test: Floats, pairs: Floats, k: int) -> list[int]:
     """Offline-1's choice, loop by loop; the nearer of equals, then the first."""
 
@@ -142,6 +154,16 @@ def test_offline_1_picks_the_model_that_shares_most_pairs_with_the_querys_neighb
     expected = most_shared_pairs(points, places, train.pairs.astype(np.float64), k)
     teaches = [any(train.pairs[np.argsort(np.linalg.norm(points - place, axis=1))[:k]]) for place in places]
     assert ranker.chosen(test.candidates).tolist() == np.where(teaches, expected, -1).tolist()
+
+
+def test_shared_pairs_of_many_queries_are_those_of_each_alone() -> None:
+    """To the last bit, with training queries that share a place and therefore count in part."""
+    train, test = on_a_line([0.0, 1.0, 1.0, 1.0, 2.5, 4.0, 4.0]), on_a_line([*np.linspace(0, 4, 30), 1.0])
+    offline = KnnOffline1(RankSVM(), k=2, view=SEES_THE_PLACE).fit(train).offline_
+    own = offline.locality.weights(offline.locality.view_.points(test.candidates))
+    assert len({1.0, *own.data}) > 1, "some places are shared"
+    alone = [next(iter(offline.shared_pairs(own[[query]]))) for query in range(own.shape[0])]
+    assert np.array(list(offline.shared_pairs(own))).tobytes() == np.array(alone).tobytes()
 
 
 def test_the_nearest_model_need_not_be_the_one_with_most_in_common() -> None:

@@ -138,7 +138,8 @@ def test_of_many_queries_a_grid_is_tried_on_some_and_the_best_fitted_on_all(monk
     fitting(train, valid)
     assert seen == [(60, 40)] * 2, "so few are all tried"
     monkeypatch.setattr(tuning, "MOST_TRIED", 30)
-    monkeypatch.setattr(tuning, "MOST_MEASURED", 15)
+    monkeypatch.setattr(tuning, "SAMPLED", 30)
+    monkeypatch.setattr(tuning, "MEASURED", 15)
     seen.clear()
     found = fitting(train, valid)
     assert seen == [(30, 15), (30, 15), (60, 40)]

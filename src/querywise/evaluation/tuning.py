@@ -29,7 +29,8 @@ from querywise.runtime.values import Grid, Json, JsonObject, Settings
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_TRIED, MOST_MEASURED = 1_500, 500  # training and validation queries that a grid is tried on
+MOST_TRIED = 1_500  # training queries that a grid is tried on as they are
+SAMPLED, MEASURED = 800, 300  # of more than these, so many, and so many validation queries
 _FEWEST = 3  # of two values, each is at an edge
 _NAMED = 3  # in a hint; the others are counted
 _SHARES = ("clusters", "floor", "k", "learning_rate")  # these end at 1, as a share
@@ -150,7 +151,7 @@ class TunedFit(Generic[AnyRanker]):
 
     grid: the same for all training parts, or made from each. final: settings of the ranker that is kept, such as more
     seeds, with which the best of the grid is fitted again. Of more than 1,500 training queries the grid is tried on
-    1,500, and measured on 500 validation queries: more cost time and change little about which setting is best.
+    800, and measured on 300 validation queries: more cost time and change little about which setting is best.
     """
 
     build: Callable[..., AnyRanker]
@@ -171,7 +172,7 @@ class TunedFit(Generic[AnyRanker]):
         settled = {**self.fixed, **self.final} if once else self.fixed
         several = any(len(values) > 1 for name, values in tried.items() if name not in self.fixed)
         sampled = several and len(train) > MOST_TRIED
-        parts = (_at_most(train, MOST_TRIED), _at_most(valid, MOST_MEASURED)) if sampled else (train, valid)
+        parts = (_at_most(train, SAMPLED), _at_most(valid, MEASURED)) if sampled else (train, valid)
         found = tune_or_fit(self.build, tried, fixed=settled, train=parts[0], valid=parts[1], **how)
         if once or not (self.final or sampled):
             return found

@@ -30,10 +30,12 @@ from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import forget_derived, number_of, unfitted
 from querywise.runtime.stored import FITTED, Absent, Added, Known, Optional, Sparse, bools, contents, floats, part
+from querywise.runtime.threads import slices
 
 _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
 _ONLY = np.zeros(1, np.int64)  # the number of the only model
-_AT_ONCE = 64  # queries whose shared pairs are counted together
+_AT_ONCE = 1_024  # queries whose shared pairs are counted together, and models
+_MANY = 16  # queries for which dense products are faster than sparse ones
 
 
 @dataclass(eq=False, repr=False)
@@ -192,11 +194,6 @@ class OfflineModels:
         """The anchors, ready to be searched."""
         return self.locality.one.known if self.models is None else self.locality.search(self.anchors_)
 
-    @cached_property
-    def _whole(self) -> bool:
-        """Whether no training queries share a place among a model's."""
-        return bool((self.members_.data == 1).all())
-
     def trusted(self, index: Ints, far: Bools) -> Ints:
         """The models named, −1 for those without training pairs and for queries too far from every training query."""
         if len(index) == 1:
@@ -210,19 +207,43 @@ class OfflineModels:
 
         Without shared places these are whole numbers, so that many queries at once give what each alone does.
         """
-        whole = self._whole and bool((own.data == 1).all())
-        for first in range(0, own.shape[0], _AT_ONCE) if whole else ():
-            part = own[first : first + _AT_ONCE]
-            yield from np.asarray(self.members_ @ (part * self.locality.pairs_[None, :]).toarray().T).T
-        for query in () if whole else range(own.shape[0]):
-            yield self._shared_in_part(own[[query]])
+        most = self.members_.data.max(initial=1.0)
+        for rows in slices(own.shape[0], _AT_ONCE):
+            part = own[rows]
+            least = np.full(part.shape[0], 1.0)
+            np.minimum.at(least, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.data)
+            plain = least >= most  # the smaller parts are the models'
+            found = np.empty((part.shape[0], self.members_.shape[0]))
+            pairs = csr_array((self.locality.pairs_[part.indices], part.indices, part.indptr), shape=part.shape)
+            found[plain] = self._shared_in_whole(pairs[plain].toarray())
+            for query in np.flatnonzero(~plain):
+                found[query] = self._shared_in_part(part[[query]])
+            yield from found
+
+    def _shared_in_whole(self, pairs: Floats) -> Floats:
+        """Pairs summed over each model's training queries; for many queries by dense products, exact in integers."""
+        if len(pairs) < _MANY or not self._counted:
+            return np.asarray(self.members_ @ pairs.T).T
+        found = np.empty((len(pairs), self.members_.shape[0]))
+        for models in slices(found.shape[1], _AT_ONCE):
+            found[:, models] = pairs @ self.members_[models].toarray().T
+        found[:, self._parted] = np.asarray(self.members_[self._parted] @ pairs.T).T
+        return found
+
+    @cached_property
+    def _counted(self) -> bool:
+        """Whether pairs are whole numbers, as they are without weights."""
+        return bool((self.locality.pairs_ % 1 == 0).all())
+
+    @cached_property
+    def _parted(self) -> Ints:
+        """The models among whose training queries some share a place, and count in part."""
+        return np.unique(np.searchsorted(self.members_.indptr, np.flatnonzero(self.members_.data != 1), "right") - 1)
 
     def _shared_in_part(self, own: csr_array) -> Floats:
         """The same of one query, where equally near training queries share places."""
         pairs, part = np.zeros(own.shape[1]), np.zeros(own.shape[1])
         pairs[own.indices], part[own.indices] = self.locality.pairs_[own.indices], own.data
-        if own.data.min(initial=1.0) >= self.members_.data.max(initial=1.0):  # a product: the smaller part is theirs
-            return np.asarray(self.members_ @ pairs).ravel()
         smaller = np.minimum(self.members_.data, part[self.members_.indices])
         common = csr_array((smaller, self.members_.indices, self.members_.indptr), shape=self.members_.shape)
         return np.asarray(common @ pairs).ravel()

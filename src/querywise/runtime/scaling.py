@@ -14,6 +14,7 @@ from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.stored import contents, floats
 
 Scale = Literal["standard", "none"]
+_ROUNDING = 1e-12  # of a mean, as a share of what it is the mean of
 _FAINT = 1e-280  # sums of squares below are no longer exact
 
 
@@ -62,11 +63,17 @@ class Scaling:
     stored = contents(centre=floats("columns"), spread=floats("columns", above=0.0))
 
     @staticmethod
-    def learn(features: Floats, scale: Scale) -> Scaling:
-        """Mean and standard deviation of every column; a constant column keeps spread 1."""
+    def learn(features: Floats, scale: Scale, size: Floats | None = None) -> Scaling:
+        """Mean and standard deviation of every column; a constant column keeps spread 1.
+
+        size: of columns that are means, how large the numbers in them are: a mean of z-scores is rounding, not 0.
+        """
         if scale == "none":
             return Scaling(np.zeros(features.shape[1]), np.ones(features.shape[1]))
-        return Scaling.by([Moments.of(features)], scale)
+        found = Scaling.by([Moments.of(features)], scale)
+        if size is None:
+            return found
+        return Scaling(found.centre, np.where(found.spread <= _ROUNDING * size, 1.0, found.spread))
 
     @staticmethod
     def by(parts: Sequence[Moments], scale: Scale) -> Scaling:
@@ -83,7 +90,7 @@ class Scaling:
             )
         spread = np.sqrt(square / max(rows, 1))
         # Rounding in the mean makes a constant column seem to vary in its last bit.
-        constant = spread <= 1e-12 * np.abs(centre)
+        constant = spread <= _ROUNDING * np.abs(centre)
         return Scaling(centre, np.where(constant | (spread == 0), 1.0, spread))
 
     def apply(self, features: Floats) -> Floats:

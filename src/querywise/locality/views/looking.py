@@ -49,8 +49,8 @@ class DocumentView(FittedView):
         """The queries with a document that has a feature other than 0."""
         return described(candidates)
 
-    def _learn_scale(self, numbers: Floats) -> None:
-        self.scaling_ = Scaling.learn(numbers, "standard" if self.standardise else "none")
+    def _learn_scale(self, numbers: Floats, size: Floats | None = None) -> None:
+        self.scaling_ = Scaling.learn(numbers, "standard" if self.standardise else "none", size)
 
     def _points(self, candidates: Candidates) -> Floats:
         return self.scaling_.apply(self._numbers(candidates))

@@ -46,7 +46,7 @@ class TopMean(DocumentView):
         if self.reference is None:
             raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
         self.reference_ = fitted_reference(self.reference, data)
-        self._learn_scale(data.by_query(self._numbers))
+        self._learn_scale(data.by_query(self._numbers), data.by_query(_largest).max(axis=0, initial=0.0))
         return self
 
     def _check_stored(self, known: Known) -> None:
@@ -83,6 +83,17 @@ class TopMean(DocumentView):
             if rows.stop > rows.start:
                 means[query] = top_shares(scores[rows], self.top) @ candidates.features[rows]
         return means
+
+
+def _largest(candidates: Candidates) -> Floats:
+    """Every query's largest values of the features, without their signs."""
+    found = np.zeros((len(candidates), candidates.features.shape[1]))
+    full = np.flatnonzero(np.diff(candidates.starts))
+    if len(full):
+        first = candidates.starts[full]
+        most, least = (each.reduceat(candidates.features, first) for each in (np.maximum, np.minimum))
+        found[full] = np.maximum(most, -least)
+    return found
 
 
 def top_shares(scores: Floats, top: int) -> Floats:
