@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.cluster_intruder import clusters
 from benchmarks.results import Result, alone
 from querywise import QuerywiseError, RankSVM, Single, save
 from querywise.data.collections import Document
@@ -67,6 +68,7 @@ def measure_intruders() -> Iterator[Result]:
         "parquet": "Parquet logs of odd types",
         "weights": "bodies for /v1/weights and /v1/differences",
         "readers": "clients that do not read large answers",
+        "clusters": "clients of a cluster without its token",
     }.items():
         tried, failed = _attempt(name)
         yield alone("faults", f"{what}: failed, of {tried}", ours=float(failed), unit="", below=1)
@@ -434,6 +436,7 @@ _CLASSES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "parquet": _parquet,
     "weights": _weights,
     "readers": _readers,
+    "clusters": clusters,
 }
 
 
