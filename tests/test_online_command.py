@@ -126,7 +126,7 @@ def test_a_draw_counts_once_and_clicks_count_within_its_window(tmp_path: Path) -
     name = next((tmp_path / "log").glob("log-*"))
     name.write_bytes(content.replace(forged[-22:].encode(), b"A" * 22))
     made.log.close()
-    [draws], noted = read_draws(tmp_path / "log")
+    [draws], noted = read_draws(tmp_path / "log", now=NOW)
     assert (len(draws), draws.impressions, draws.query) == (1, 2, ("q",))
     assert draws.credits.tolist() == [[int(draw.teams[0] == 0), int(draw.teams[0] == 1)]]
     assert vars(noted) == {

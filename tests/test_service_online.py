@@ -276,12 +276,11 @@ def test_an_id_that_was_not_made_here_counts_as_unknown(server: Serving, models:
     assert f'querywise_online_events_total{{outcome="unknown"}} {len(forged)}' in metrics
 
 
-def test_a_click_after_its_window_is_late(models: Path, tmp_path: Path) -> None:
+def test_a_click_after_its_window_is_late(models: Path, server: Serving) -> None:
     key, now = (models / "log" / "signing.key").read_bytes(), int(time.time())
-    with serving(models / "a", "--log", models / "log") as server:
-        for age, outcome in ((0, "accepted"), (WINDOW_SECONDS + 5, "late"), (-600, "late")):
-            own = ImpressionId(bytes(8), now - age, ("x", "y")).signed(key)
-            assert send(server, click(own, f"d{age}"))[outcome] == 1
+    for age, outcome in ((0, "accepted"), (WINDOW_SECONDS + 5, "late"), (-600, "late")):
+        own = ImpressionId(bytes(8), now - age, ("x", "y")).signed(key)
+        assert send(server, click(own, f"d{age}"))[outcome] == 1
 
 
 @pytest.mark.parametrize(
