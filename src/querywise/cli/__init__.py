@@ -22,6 +22,7 @@ from querywise.cli import (
     feature_logs,
     fitting,
     fusing,
+    judging,
     ranking,
     serving,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "feature_logs",
     "fitting",
     "fusing",
+    "judging",
     "main",
     "ranking",
     "serving",
