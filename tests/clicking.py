@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +73,41 @@ def made_log(folder: Path, pages: list[Page], **how: object) -> Impressions:
     path = folder / "log.csv"
     path.write_text(rows_text(pages, **how))  # type: ignore[arg-type]  # the options of rows_text
     return read_clicks(path)
+
+
+@contextlib.contextmanager
+def engine_with(queries: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The address of a server that answers searches and scrolls as OpenSearch does, with UBI's two indices.
+
+    A search gives its first records and an id, which gives those that follow until none are left. How a real engine
+    answers is tested in `tests/engines/test_opensearch_clicks.py`.
+    """
+    records = {"ubi_queries": list(queries), "ubi_events": list(events)}
+    left: dict[str, tuple[str, int, int]] = {}  # scroll → index, first record, how many
+
+    class Engine(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            name = self.path.split("/")[1]
+            index, first, size = left[asked["scroll_id"]] if "scroll_id" in asked else (name, 0, asked["size"])
+            scroll = f"scroll {len(left)}"
+            left[scroll] = index, first + size, size
+            hits = [{"_id": str(place), "_source": each} for place, each in enumerate(records[index])]
+            body = json.dumps({"_scroll_id": scroll, "hits": {"hits": hits[first : first + size]}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Engine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
 
 
 class Plain:

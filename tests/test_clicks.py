@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shlex
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +19,7 @@ from querywise.data.readers import read_features
 from querywise.errors import DataError
 from querywise.retrieval.reading import read_judged
 from querywise.storage import load
-from tests.clicking import made_pages, pages_of, rows_text
+from tests.clicking import engine_with, made_pages, pages_of, rows_text
 from tests.commands import output, refused, run
 from tests.serving import serving
 
@@ -103,29 +101,13 @@ def test_events_of_user_behavior_insights(tmp_path: Path) -> None:
     assert log.notes.from_zero
 
 
-def test_events_come_from_an_engine(tmp_path: Path) -> None:
+def test_events_come_from_an_engine() -> None:
     queries = [{"query_id": "1", "user_query": "sofa", "query_response_hit_ids": ["a", "b"]}]
     more = {"object": {"object_id": "b"}, "position": {"ordinal": 2}}
     events = [{"query_id": "1", "action_name": "click", "event_attributes": more}]
 
-    class Engine(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            found = queries if "ubi_queries" in self.path else events if "ubi_events" in self.path else []
-            hits = [{"_id": "1", "_source": each} for each in found]
-            body = json.dumps({"_scroll_id": "s", "hits": {"hits": hits}}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Engine) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        log = read_clicks(f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
+    with engine_with(queries, events) as address:
+        log = read_clicks(address)
     assert pages_of(log) == [("sofa", ["a", "b"], [False, True])]
 
 
