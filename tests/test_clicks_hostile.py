@@ -23,6 +23,7 @@ from querywise.errors import DataError
 from querywise.jobs.clicks import Asked, learn, write
 from querywise.retrieval.reading import read_judged
 from querywise.runtime.workers import ThisProcess, use_workers
+from tests.clicking import Page, made_pages, rows_text
 
 HEAD = "query,document,position,clicked,session,time\n"
 
@@ -217,3 +218,147 @@ def test_words_that_most_queries_share_are_left_out_of_a_long_comparison(monkeyp
     assert whole.nnz == 100 * 10
     rows = np.repeat(np.arange(100), np.diff(found.indptr))
     assert np.allclose(found.data, whole.toarray()[rows, found.indices])
+
+
+# Odd logs: a sentence each, and the judgments of the log without what is odd
+
+Judged = dict[tuple[str, str], tuple[float, float, int, int]]
+
+
+def told_of(path: Path, **asked: Any) -> tuple[Judged, str]:
+    """Gain, its error, impressions and clicks of every pair, and what is told of the log."""
+    found = learn(str(path), Asked(borrow="off", **asked))
+    made, log = found.judgments, found.log
+    columns = (made.query, made.document, made.gain, made.error, made.impressions, made.clicks)
+    rows = zip(*(each.tolist() for each in columns), strict=True)
+    judged = {(log.queries[query], log.documents[each]): tuple(numbers) for query, each, *numbers in rows}
+    return judged, " ".join(found.told)
+
+
+def is_same(found: Judged, expected: Judged) -> None:
+    assert found.keys() == expected.keys()
+    for pair, numbers in expected.items():
+        assert found[pair] == pytest.approx(numbers, rel=1e-6), pair
+
+
+@pytest.fixture(scope="module")
+def pages() -> list[Page]:
+    return made_pages(queries=6, pages=40, swaps=0.5)
+
+
+@pytest.fixture(scope="module")
+def clean(pages: list[Page], tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    path = tmp_path_factory.mktemp("clean") / "log.csv"
+    path.write_text(rows_text(pages))
+    return told_of(path)[0]
+
+
+def changed(text: str, how: str) -> str:
+    """A table with something odd."""
+    head, *rows = text.splitlines()
+    if how == "backwards":
+        rows = rows[::-1]
+    elif how == "twice":
+        rows = [each for row in rows for each in (row, row)]
+    elif how == "spelled":
+        rows = [
+            row.replace("query", ("query", "QUERY ", "ｑｕｅｒｙ ")[place % 3], 1) for place, row in enumerate(rows)
+        ]
+    return "\n".join([head, *rows]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "first", "sentence"),
+    [
+        ("from zero", 0, "Positions are counted from 0 in the log; here they are counted from 1."),
+        ("backwards", 1, "The log is not in the order of time; its pages were sorted."),
+        ("twice", 1, "1,200 rows repeat a document at the same position of a page and are left out."),
+        ("spelled", 1, "12 of 18 query texts differ from another only in case, spaces or Unicode form."),
+    ],
+)
+def test_an_odd_table_is_told_of_and_judged_as_the_plain_one(
+    how: str, first: int, sentence: str, pages: list[Page], clean: Judged, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(changed(rows_text(pages, first=first), how))
+    judged, told = told_of(path)
+    assert sentence in told
+    is_same(judged, clean)
+
+
+def test_clicks_outside_and_repeated_ones_change_no_number(pages: list[Page], tmp_path: Path) -> None:
+    found = []
+    for name, odd in (("plain", ""), ("odd", " never-shown")):
+        lines = ["query\tshown\tclicked"]
+        for query, shown, clicked in pages:
+            own = " ".join(each for each, click in zip(shown, clicked, strict=True) if click)
+            lines.append(f"{query}\t{' '.join(shown)}\t{own}{f' {own}' if odd else ''}{odd}")
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+        found.append(told_of(tmp_path / f"{name}.tsv"))
+    (plain, _), (odd_ones, told) = found
+    assert "240 clicks on documents that were not shown are left out." in told
+    assert f"{sum(sum(clicked) for _, _, clicked in pages):,} further clicks on a document of the same page" in told
+    is_same(odd_ones, plain)
+
+
+def test_events_that_came_twice_count_once(pages: list[Page], tmp_path: Path) -> None:
+    found = []
+    for times in (1, 2):
+        records: list[Mapping[str, Any]] = []
+        for number, (query, shown, clicks) in enumerate(pages):
+            own = {"query_id": str(number), "timestamp": 1_700_000_000 + number}
+            records.append({**own, "user_query": query})
+            for place, (name, click) in enumerate(zip(shown, clicks, strict=True), 1):
+                actions = ("impression", "click")[: 1 + int(click)]
+                records += [{**clicked(name, place, action), **own} for action in actions]
+        path = tmp_path / f"{times}.ndjson"
+        path.write_text("".join(json.dumps(each) + "\n" for each in records for _ in range(times)))
+        found.append(told_of(path))
+    (plain, _), (twice, told) = found
+    assert "1,200 rows repeat a document at the same position of a page" in told
+    assert "further clicks on a document of the same page are left out" in told
+    is_same(twice, plain)
+
+
+def test_a_query_with_ten_thousand_documents_is_told_of_and_counted(pages: list[Page], tmp_path: Path) -> None:
+    names = [f"d{each}" for each in range(10_000)]
+    (tmp_path / "log.csv").write_text(rows_text([*pages, ("long", names, [each == 2 for each in range(10_000)])]))
+    judged, told = told_of(tmp_path / "log.csv")
+    assert "Warning: one query was shown with 10,000 different documents." in told
+    assert "9,900 documents below position 100 count as shown there." in told
+    own = [numbers for (query, _), numbers in judged.items() if query == "long"]
+    assert len(own) == 10_000
+    assert all(0 < gain < 1 and shown == 1 for gain, _, shown, _ in own)
+    assert max(judged, key=lambda pair: (pair[0] == "long") * judged[pair][0]) == ("long", "d2")
+
+
+def test_models_of_positions_need_positions(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("query,document,clicked\n" + "q,a,1\nq,b,0\n" * 8)
+    with pytest.raises(DataError, match="model='coec' needs positions, which this log has not"):
+        told_of(tmp_path / "log.csv", model="coec")
+    judged, told = told_of(tmp_path / "log.csv")
+    assert "Judgments are clicks over impressions, which favor what was shown at the top." in told
+    assert judged["q", "a"][0] > 0.5 > judged["q", "b"][0]
+
+
+def test_machines_count_unless_they_are_left_out(tmp_path: Path) -> None:
+    """In User Behavior Insights every page has an id of its own; a client of very many is a machine."""
+    lines: list[Mapping[str, Any]] = []
+    for page in range(400):
+        client = "machine" if page % 2 else f"person {page % 40}"
+        own = {"query_id": str(page), "client_id": client, "timestamp": 1_700_000_000 + page}
+        lines.append({**own, "user_query": f"sofa {page % 4 // 2}", "query_response_hit_ids": ["a", "b", "c"]})
+        lines.append({**clicked("a" if page % 2 else "b"), **own})
+    path = tmp_path / "ubi.ndjson"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    judged, told = told_of(path)
+    assert "400 result pages of 2 queries in 21 clients" in told
+    assert "Queries by how many result pages they have: 2 with 100–999." in told
+    assert "1 client with 200 pages are unlikely to be people's" in told
+    assert "count as all others do unless bots are left out" in told
+    assert judged["sofa 0", "a"][2:] == (200, 100)
+    judged, told = told_of(path, without_bots=True)
+    assert "200 result pages of 2 queries in 20 clients" in told
+    assert "and are left out." in told
+    assert judged["sofa 0", "a"][2:] == (100, 0)
+    assert judged["sofa 0", "b"][2:] == (100, 100)

@@ -76,6 +76,7 @@ class Impressions:
     """Result pages in the order of time: page `i` owns rows `starts[i]:starts[i + 1]`, by position.
 
     query, time, session: of every page. document, position (from 1; 0 where it is unknown), clicked: of every row.
+    client: whose every page is, where a session is one page alone.
     """
 
     queries: tuple[str, ...]
@@ -88,6 +89,7 @@ class Impressions:
     position: NDArray[np.int16]
     clicked: Bools
     propensity: Floats | None = None
+    client: Codes | None = None
     notes: Notes = field(default_factory=Notes)
 
     def __len__(self) -> int:
@@ -136,6 +138,7 @@ class Impressions:
             position=self.position[rows],
             clicked=self.clicked[rows],
             propensity=None if self.propensity is None else self.propensity[rows],
+            client=None if self.client is None else self.client[pages],
         )
 
     def split(self, share: float = 0.2) -> tuple[Impressions, Impressions]:
@@ -163,17 +166,23 @@ class Impressions:
             late = np.arange(len(self)) >= cut
         return self.select(np.flatnonzero(~late)), self.select(np.flatnonzero(late))
 
+    @property
+    def visits(self) -> Codes:
+        """The client of every page, or its session; −1 where neither is known."""
+        return self.session if self.client is None else self.client
+
     def bots(self) -> Bots:
-        """Sessions with very many pages, or more clicks than chance allows.
+        """Sessions or clients with very many pages, or more clicks than chance allows.
 
         A session's number of clicks is compared with a binomial one at the click rate of all; its chance times the
         number of sessions must be above 0.001.
         """
-        known = np.flatnonzero(self.session >= 0)
+        visits = self.visits
+        known = np.flatnonzero(visits >= 0)
         if not len(known):
             return Bots(0, known)
         per_page = np.add.reduceat(self.clicked.astype(np.int64), self.starts[:-1])
-        own, count = self.session[known], int(self.session.max()) + 1
+        own, count = visits[known], int(visits.max()) + 1
         pages = np.bincount(own, minlength=count)
         shown = np.bincount(own, np.diff(self.starts)[known], minlength=count)
         clicks = np.bincount(own, per_page[known], minlength=count)
@@ -330,7 +339,7 @@ def _by_time(
         position[found].astype(np.int16),
         clicked[found],
         None if rows.propensity is None else rows.propensity[found],
-        notes,
+        notes=notes,
     )
     inside = np.concatenate([[False], made.position[1:] == made.position[:-1]])
     inside[starts[:-1]] = False

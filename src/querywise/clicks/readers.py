@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -393,14 +394,16 @@ def from_events(records: Records, actions: Sequence[str] = CLICKS) -> Impression
             "and no query has query_response_hit_ids. Without what was shown, clicks say nothing."
         )
     parts.blocks = [rows._replace(clicked=clicks.on(rows, notes))]
-    return parts.whole(notes)
+    made = parts.whole(notes)
+    return replace(made, client=pages.clients_of(made.session))
 
 
 class _Pages:
-    """Queries and events of UBI as rows. A page is a query's id."""
+    """Queries and events of UBI as rows. A page is a query's id; a client may have many."""
 
     def __init__(self) -> None:
-        self.ids = Coder()
+        self.ids, self.names = Coder(), Coder()
+        self.clients: dict[int, int] = {}
         self.texts: dict[int, str] = {}
         self.times: dict[int, float] = {}
         self.lists: dict[int, Codes] = {}
@@ -429,7 +432,9 @@ class _Pages:
             notes.unreadable += 1
             return
         page = self.ids.code(name)
-        text = record.get("user_query")
+        text, client = record.get("user_query"), record.get("client_id")
+        if isinstance(client, str) and client:
+            self.clients.setdefault(page, self.names.code(client))
         if isinstance(text, str) and text.strip():
             self.texts.setdefault(page, text)
         if action is None:
@@ -452,6 +457,12 @@ class _Pages:
         if isinstance(listed, (list, tuple)) and listed:
             self.listed += len(listed)
             self.lists[page] = parts.documents.codes([_id_of(each) or "" for each in listed])
+
+    def clients_of(self, pages: Codes) -> Codes | None:
+        """Who asked the queries of these pages, −1 where that is not known; None where it never is."""
+        if not self.clients:
+            return None
+        return np.fromiter((self.clients.get(each, -1) for each in pages.tolist()), np.int32, len(pages))
 
     def rows(self, parts: _Parts) -> Rows | None:
         """The impressions of queries whose text is known."""

@@ -135,12 +135,16 @@ def _require_clicks(log: Impressions) -> None:
 def sentences(log: Impressions, bots: Bots, asked: Asked) -> list[str]:
     """What is to be known of the log, in sentences."""
     notes, found = log.notes, []
-    queries = len(np.unique(log.query))
+    queries, visits = len(np.unique(log.query)), np.unique(log.visits[log.visits >= 0])
+    who = counted(len(visits), "session" if log.client is None else "client")
     found.append(
-        f"{counted(len(log), 'result page')} of {counted(queries, 'query', 'queries')}, "
+        f"{counted(len(log), 'result page')} of {counted(queries, 'query', 'queries')}"
+        f"{f' in {who}' if len(visits) else ''}, "
         f"{len(log.document):,} documents shown ({len(np.unique(log.document)):,} distinct), "
         f"{int(log.clicked.sum()):,} clicks at {len(np.unique(log.position)):,} positions."
     )
+    bands = ", ".join(f"{queries:,} with {name}" for name, queries, _ in log.bands())
+    found.append(f"Queries by how many result pages they have: {bands}.")
     if log.has_times:
         first, last = (datetime.fromtimestamp(each, UTC).isoformat(" ", "minutes") for each in log.time[[0, -1]])
         found.append(f"From {first} to {last}.")
@@ -191,8 +195,9 @@ def _warnings(log: Impressions, bots: Bots, asked: Asked) -> list[str]:
         found.append(f"Warning: one query was shown with {most:,} different documents.")
     if bots.sessions:
         what = "are left out" if asked.without_bots else "count as all others do unless bots are left out"
+        whose = counted(bots.sessions, "session" if log.client is None else "client")
         found.append(
-            f"{counted(bots.sessions, 'session')} with {counted(len(bots.pages), 'page')} are unlikely to be people's "
-            f"(more than 100 pages, or more clicks than chance allows) and {what}."
+            f"{whose} with {counted(len(bots.pages), 'page')} are unlikely to be people's (more than 100 pages, or "
+            f"more clicks than chance allows) and {what}."
         )
     return found
