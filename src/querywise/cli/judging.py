@@ -80,3 +80,72 @@ def _say_agreement(found: Agreement) -> None:
         heads = (kind, "pairs", "queries", "human mean", "bias", "leaning, at equal human grade")
         say(plain_table(heads, rows))
     say(*found.said())
+
+
+@command
+def judge(
+    collection: Annotated[Path, typer.Argument(help="The text collection: its documents, and the queries' texts.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="<str>",
+            help="Who judges: an address that answers as OpenAI's /v1/chat/completions, and the model's name, as in "
+            "http://localhost:8080/v1/chat/completions#MODEL. Its key is read from QUERYWISE_JUDGE_KEY.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Qrels to write; the answers are kept in a file beside it.")],
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(help="A TREC run whose first documents are judged; may be repeated. Else what words find."),
+    ] = None,
+    depth: Annotated[int, typer.Option(min=1, help="Documents of each run, from the top.")] = 10,
+    queries: options.Queries = None,
+    prompt: Annotated[
+        Path | None,
+        typer.Option(help="Your own prompt; a file that is not there is written with the usual one, to be edited."),
+    ] = None,
+    highest: Annotated[int, typer.Option(min=1, max=9, help="The highest grade.")] = 3,
+    votes: Annotated[int, typer.Option(min=1, max=99, help="How often each pair is judged; the median counts.")] = 1,
+    temperature: Annotated[float | None, typer.Option(min=0.0, max=2.0, help="0, or 1 with several votes.")] = None,
+    batch: Annotated[int, typer.Option(min=1, max=50, help="Documents of a query in one request.")] = 1,
+    words: Annotated[int, typer.Option(min=1, help="Words of a document that are sent, from its beginning.")] = 400,
+    answer_tokens: Annotated[
+        int, typer.Option(min=0, help="Tokens that an answer may have beside its grades, as to think.")
+    ] = 0,
+    most_tokens: Annotated[int | None, typer.Option(min=1, help="Do not begin if more are needed.")] = None,
+    most_money: Annotated[float | None, typer.Option(min=0.0, help="The same in money, by the prices given.")] = None,
+    price_in: Annotated[float, typer.Option(min=0.0, help="Price of a million tokens of requests.")] = 0.0,
+    price_out: Annotated[float, typer.Option(min=0.0, help="Price of a million tokens of answers.")] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let a language model grade documents for queries, as cheap labels; nothing is sent but to the address you name.
+
+    Shows the tokens and money that are needed before it begins. Answers are kept: the same command goes on from there.
+    """
+    from querywise.errors import DataError
+    from querywise.jobs import judge as job
+
+    if most_money is not None and not price_in + price_out > 0:
+        raise DataError(f"--most-money {most_money:g}: give prices too, with --price-in and --price-out.")
+    if prompt is not None and not prompt.exists():
+        job.write_prompt(prompt)
+        say(f"{prompt} was not there and has the usual prompt now; nothing was sent. Edit it, and run the same again.")
+        return
+    text = job.PROMPT if prompt is None else job.read_prompt(prompt)
+    warmth = temperature if temperature is not None else float(votes > 1)
+    asked = job.Judge(model, text, highest, votes, batch, words, warmth, answer_tokens)
+    budget = job.Budget(most_tokens, most_money, price_in, price_out)
+    with shown(quiet=quiet):
+        pool = job.pooled(collection, queries, run or (), depth)
+        planned = job.plan(collection, pool, asked, out, budget, queries)
+        if not quiet:
+            typer.echo(planned.said(), err=not dry_run)
+        if dry_run:
+            return
+        done = job.run(planned, out)
+    if as_json:
+        print_json(done.as_json())
+    elif not quiet:
+        say(*done.said())

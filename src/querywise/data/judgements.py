@@ -293,11 +293,13 @@ def is_qrels(path: Path) -> bool:
     return words[-1] in _HEADINGS or re.fullmatch(r"[+-]?[0-9]{1,9}", words[-1]) is not None
 
 
-def write_judgements(path: Path, query_ids: Sequence[str], grades: Sequence[Mapping[str, int]]) -> None:
-    """TREC qrels: `query 0 document grade`, query after query."""
-    for name in (*query_ids, *(document for each in grades for document in each)):
+def write_judgements(
+    path: Path, query_ids: Sequence[str], grades: Sequence[Mapping[str, int]], *, source: str = "0"
+) -> None:
+    """TREC qrels: `query 0 document grade`, query after query. source: who judged, in the place of the unused 0."""
+    for name in (source, *query_ids, *(document for each in grades for document in each)):
         if not name or re.search(r"\s", name):
             raise DataError(f"{name!r} cannot stand in TREC qrels: it is empty or has a space in it.")
     with atomic_text(path) as out:
         for query, own in zip(query_ids, grades, strict=True):
-            out.writelines(f"{query} 0 {document} {grade}\n" for document, grade in own.items())
+            out.writelines(f"{query} {source} {document} {grade}\n" for document, grade in own.items())

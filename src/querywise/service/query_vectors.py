@@ -11,7 +11,7 @@ from fastapi import Request
 from msgspec.structs import replace
 
 from querywise.errors import QuerywiseError
-from querywise.retrieval.embedders.remote import RefusedTextError
+from querywise.runtime.services import RefusedTextError
 from querywise.runtime.threads import time_left
 from querywise.service.limits import BoundedThreadPool, Limits
 from querywise.service.lookup import Lookup

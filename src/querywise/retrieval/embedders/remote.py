@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult
 
 import numpy as np
 
@@ -23,25 +21,18 @@ from querywise.errors import DataError
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.files import cache_folder
-from querywise.runtime.http_client import Answer, RequestError, ask
+from querywise.runtime.http_client import Answer, ask
 from querywise.runtime.progress import track
+from querywise.runtime.services import advice, ask_again, check_service_address
 from querywise.runtime.threads import checkpoint, time_left
 from querywise.runtime.values import Json
 
 KEY = "QUERYWISE_EMBEDDINGS_KEY"
 _BATCH = 64  # texts in a request
-_BUSY = (408, 425, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
-_REFUSED = (400, 413, 422)  # answers that are about the texts, as one that is too long
-_LONGEST_PAUSE = 30.0  # seconds
-_SECRET = re.compile("key|token|secret|passw|^sig", re.IGNORECASE)  # in the name of a parameter
 _MOST_NUMBERS = 16_384  # of a vector, where its dimension is not known yet
 _NUMBER = 32  # bytes of one in JSON, with blanks
 _AROUND = 1_024  # bytes of an answer beside the numbers, for each text
 _MARKS = 16  # commas and brackets beside those of the numbers, for each text
-
-
-class RefusedTextError(DataError):
-    """The service does not take these texts, which says nothing about others."""
 
 
 class RemoteEmbedder:
@@ -89,32 +80,13 @@ class RemoteEmbedder:
         return found
 
     def _asked(self, texts: Sequence[str]) -> Singles:
-        """The vectors of one batch. Whoever waits for this work bounds the time of all attempts together."""
-        pause, said, tried = self._pause, "", 0
-        while tried < self._attempts and (pause < time_left() or not tried):
-            if tried:
-                time.sleep(min(pause, _LONGEST_PAUSE))
-                checkpoint()
-                pause *= 2
-            tried += 1
-            try:
-                answer = self._request(texts)
-            except RequestError as error:
-                said = str(error)
-                if error.kind == "refused":
-                    raise DataError(f"{self._where}: {said}. {_advice(0)}") from None
-                continue
-            if answer.status == 200:
-                return self._vectors(answer, len(texts))
-            said = f"status {answer.status}: {answer.shown(200)!r}"
-            if answer.status not in _BUSY:
-                kind = RefusedTextError if answer.status in _REFUSED else DataError
-                raise kind(f"{self._where}: {said}. {_advice(answer.status)}")
-            pause = max(pause, answer.wait)
-        raise DataError(
-            f"{self._where}: no answer in {tried} attempt{'s' if tried > 1 else ''} ({said}). What was answered before "
-            "is kept; try again later."
-        )
+        """The vectors of one batch."""
+
+        def request() -> Answer:
+            return self._request(texts)
+
+        answer = ask_again(request, self._where, key=KEY, attempts=self._attempts, pause=self._pause)
+        return self._vectors(answer, len(texts))
 
     def _request(self, texts: Sequence[str]) -> Answer:
         key = os.environ.get(KEY, "").strip() if self._keyed else ""
@@ -136,7 +108,7 @@ class RemoteEmbedder:
             found = _table(_rows(json.loads(answer.content), count))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             said = f"{self._where}: the answer is not what /v1/embeddings gives ({error}): {answer.shown(120)!r}."
-            raise DataError(f"{said} {_advice(200)}") from None
+            raise DataError(f"{said} {advice(200, KEY)}") from None
         before = self._kept.dimension
         if before is not None and found.shape[1] != before:
             raise DataError(
@@ -155,22 +127,7 @@ class RemoteEmbedder:
 
 def check_address(address: str) -> SplitResult:
     """The parts of an address; one that cannot be asked is refused."""
-    try:
-        parts = urlsplit(address)
-        sound = bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        parts, sound = urlsplit(""), False
-    if not sound or parts.scheme not in ("http", "https"):
-        shown = re.sub("//[^/]*@", "//…@", address)
-        raise DataError(f"{shown!r:.100}: expected an address like http://localhost:8080/v1/embeddings#MODEL.")
-    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if _SECRET.search(name)]
-    if parts.username is not None or parts.password is not None or names:
-        what = f"a parameter {names[0]!r}" if names else "a name or password"
-        raise DataError(
-            f"The address at {parts.hostname} has {what} in it, which would be written to models and messages. Put a "
-            f"key into the environment variable {KEY}."
-        )
-    return parts
+    return check_service_address(address, KEY, "http://localhost:8080/v1/embeddings#MODEL")
 
 
 def default_cache() -> Path:
@@ -214,9 +171,3 @@ def _table(rows: list[Json]) -> Singles:
             f"vector {odd[0]} is too long or too short: {np.abs(found[odd[0]]).max():g} is its largest number"
         )
     return found
-
-
-def _advice(status: int) -> str:
-    if status in (401, 403):
-        return f"Put the key into the environment variable {KEY}."
-    return "Check the address, and the model's name after #."

@@ -1,0 +1,83 @@
+"""Services at addresses that the operator names: which addresses these can be, and asking again while one is busy."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from querywise.errors import DataError
+from querywise.runtime.http_client import Answer, RequestError
+from querywise.runtime.threads import checkpoint, time_left
+
+BUSY = (408, 425, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
+_REFUSED = (400, 413, 422)  # answers that are about the texts, as one that is too long
+_LONGEST_PAUSE = 30.0  # seconds
+_SECRET = re.compile("key|token|secret|passw|^sig", re.IGNORECASE)  # in the name of a parameter
+
+
+class RefusedTextError(DataError):
+    """The service does not take these texts, which says nothing about others."""
+
+
+def check_service_address(address: str, key: str, example: str) -> SplitResult:
+    """Split an address; one that cannot be asked, or has a secret in it, is refused.
+
+    key: the environment variable where the key belongs.
+    """
+    try:
+        parts = urlsplit(address)
+        sound = bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        parts, sound = urlsplit(""), False
+    if not sound or parts.scheme not in ("http", "https"):
+        shown = re.sub("//[^/]*@", "//…@", address)
+        raise DataError(f"{shown!r:.100}: expected an address like {example}.")
+    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if _SECRET.search(name)]
+    if parts.username is not None or parts.password is not None or names:
+        what = f"a parameter {names[0]!r}" if names else "a name or password"
+        raise DataError(
+            f"The address at {parts.hostname} has {what} in it, which would be written to models and messages. Put a "
+            f"key into the environment variable {key}."
+        )
+    return parts
+
+
+def ask_again(request: Callable[[], Answer], where: str, *, key: str, attempts: int, pause: float) -> Answer:
+    """Return the answer of a service, asked again while it is busy, later each time.
+
+    Whoever waits for this work bounds the time of all attempts together.
+    """
+    said, tried = "", 0
+    while tried < attempts and (pause < time_left() or not tried):
+        if tried:
+            time.sleep(min(pause, _LONGEST_PAUSE))
+            checkpoint()
+            pause *= 2
+        tried += 1
+        try:
+            answer = request()
+        except RequestError as error:
+            said = str(error)
+            if error.kind == "refused":
+                raise DataError(f"{where}: {said}. {advice(0, key)}") from None
+            continue
+        if answer.status == 200:
+            return answer
+        said = f"status {answer.status}: {answer.shown(200)!r}"
+        if answer.status not in BUSY:
+            kind = RefusedTextError if answer.status in _REFUSED else DataError
+            raise kind(f"{where}: {said}. {advice(answer.status, key)}")
+        pause = max(pause, answer.wait)
+    raise DataError(
+        f"{where}: no answer in {tried} attempt{'s' if tried > 1 else ''} ({said}). What was answered before is kept; "
+        "try again later."
+    )
+
+
+def advice(status: int, key: str) -> str:
+    """Say what to do about an answer that helps nobody."""
+    if status in (401, 403):
+        return f"Put the key into the environment variable {key}."
+    return "Check the address, and the model's name after #."
