@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import runpy
 import statistics
 import sys
 import tempfile
@@ -17,14 +16,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.results import Result, alone
-from querywise import KnnOffline2, RankSVM, Router, TextView, export_model, save
+from querywise import KnnOffline2, RankSVM, Router, TextView, export_model
 from querywise.data.judged import Judged
-from querywise.methods import find_method
 from querywise.retrieval.reading import read_judged
 from tests.engines import ltr_plugin, opensearch, pages, shop
 from tests.engines.artifacts import UnavailableError
-from tests.serving import serving
+from tests.engines.gateways import Page
 
 DOCUMENTS, REQUESTS, _WARM = 20_000, 400, 100
 _WORDS = [each["text"] for each in shop.judgements()]
@@ -35,7 +35,7 @@ def measure() -> Iterator[Result]:
 
     Every request asks for ten documents. The first stage is a `multi_match` over two fields; the hundred best are
     ranked anew by a weighted sum of three features in the engine, by one of 20 such models that the router chooses by
-    the query's text, or by `blend` in our service, which the gateway of docs/engines/gateway.md asks.
+    the query's text, or by `blend` behind `querywise gateway`, as docs/engines/gateway.md starts it.
     """
     try:
         opensearch.fetch()
@@ -55,16 +55,14 @@ def measure() -> Iterator[Result]:
 def measured() -> dict[str, list[float]]:
     """Milliseconds of every request, by the way a query is answered; the ways take turns."""
     ltr = ltr_plugin.is_there(opensearch.VERSION)
-    with opensearch.serving(ltr=ltr) as search, _folder(search) as folder:
-        data, client = read_judged(folder / "train.txt"), Client(search.url)
+    with opensearch.serving(ltr=ltr) as search, _page(search) as page:
+        folder, client = page.folder, Client(search.url)
+        data = read_judged(folder / "log.parquet")
         ways: dict[str, Callable[[str], Any]] = {"first stage": lambda words: client.ask(_first(words))}
         if ltr:
             ways |= _in_the_engine(search, client, folder, data)
-        save(_blend().fit(data), folder / "blend")
-        with serving(folder / "blend") as service:
-            gateway = runpy.run_path(str(folder / "gateway.py"))
-            gateway["search"].__globals__.update(INDEX=f"{search.url}/shop", SERVICE=service.url, SECONDS=30.0)
-            ways["blend behind the gateway"] = gateway["search"]
+        with page.gateway() as server, httpx.Client(base_url=server.url, timeout=60) as asked:
+            ways["blend behind the gateway"] = lambda words: asked.get("/v1/hits", params={"q": words}).json()
             return timed(ways)
 
 
@@ -83,10 +81,6 @@ def _in_the_engine(
         "one model in the engine": lambda words: client.ask(_rescored(words, "one")),
         "a routed model in the engine": lambda words: client.ask(_rescored(words, router.model(words))),
     }
-
-
-def _blend() -> Any:
-    return find_method("blend").build()
 
 
 class Client:
@@ -131,21 +125,17 @@ def _rescored(words: str, model: str) -> Any:
 
 
 @contextlib.contextmanager
-def _folder(search: opensearch.OpenSearch) -> Iterator[Path]:
-    """An index of products, and a folder with the gateway of the page and the features that it logged."""
+def _page(search: opensearch.OpenSearch) -> Iterator[Page]:
+    """An index of products, and the gateway's page followed up to its model."""
     search.ask("PUT", "shop", {"settings": {"number_of_shards": 1}})
     search.fill("shop", shop.documents())
     more = list(shop.documents(DOCUMENTS, seed=7).items())[len(shop.documents()) :]
     for place in range(0, len(more), 5000):
         search.fill("shop", dict(more[place : place + 5000]))
     with tempfile.TemporaryDirectory(prefix="querywise-bench-") as above:
-        folder = Path(above)
-        code = next(block.text for block in pages.blocks("gateway") if block.language == "python")
-        (folder / "gateway.py").write_text(code)
-        (folder / "judgements.jsonl").write_text(shop.judgement_lines())
-        command = f"{sys.executable} gateway.py log < judgements.jsonl"
-        pages.run(command, folder, INDEX_URL=f"{search.url}/shop")
-        yield folder
+        made = Page("opensearch", search.url, "shop", Path(above))
+        made.fit()
+        yield made
 
 
 def table(engine: str, command: str, found: dict[str, list[float]]) -> str:

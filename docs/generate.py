@@ -25,8 +25,8 @@ CLAIMS = {
 HYBRID = {"cranfield": "Cranfield", "vaswani": "Vaswani", "stdlib": "the embedded collection"}
 COMMANDS = (
     "demo", "features", "fields", "index", "search", "convert", "fit", "clicks", "adapt", "boosts", "rank", "evaluate",
-    "compare", "judge", "agree", "fuse", "explain", "serve", "online", "promote", "log", "export", "reproduce",
-    "methods", "doctor",
+    "compare", "judge", "agree", "fuse", "explain", "serve", "gateway", "online", "promote", "log", "export",
+    "reproduce", "methods", "doctor",
 )  # fmt: skip
 
 

@@ -280,6 +280,8 @@ class TrainedModels:
         hits: list[dict[str, Any]] = [{"_id": document["_id"], "_score": 1.0} for document in found]
         queries = _named_queries(asked["query"])
         for hit, document in zip(hits, found, strict=True):
+            if asked.get("_source", True):
+                hit["_source"] = {name: value for name, value in document.items() if name != "_id"}
             scores = {name: query_score(query, document) for name, query in queries.items()}
             matched = {name: score for name, score in scores.items() if score is not None}
             if matched:

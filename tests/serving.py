@@ -33,10 +33,13 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(*words: object, token: str | None = None) -> Iterator[Serving]:
-    """`querywise serve …` on a free port, with threads that wait passively: tests share the machine."""
+def serving(*words: object, token: str | None = None, command: str = "serve") -> Iterator[Serving]:
+    """`querywise serve …` on a free port, with threads that wait passively: tests share the machine.
+
+    command: or `gateway`.
+    """
     environment = {"OMP_WAIT_POLICY": "passive"} | ({"QUERYWISE_TOKEN": token} if token else {})
-    with started([COMMAND, "serve", *words, "--port", 0], environment) as server:
+    with started([COMMAND, command, *words, "--port", 0], environment) as server:
         yield server
 
 

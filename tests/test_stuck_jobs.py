@@ -47,5 +47,6 @@ def test_every_thread_of_the_package_is_in_a_pool_that_is_tried_here() -> None:
         "online/log.py: ThreadPool(",  # the log of an experiment
         "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, judgements, the model folder
         "service/query_vectors.py: ThreadPool(",  # query vectors
+        "service/gateway.py: ThreadPool(",  # searches in an engine, in tests/test_gateway.py
         "service/limits.py: ThreadPool(",
     }

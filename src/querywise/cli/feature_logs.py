@@ -23,21 +23,10 @@ def log(
     url: Annotated[str, typer.Option(help="Where the engine is, as in http://localhost:9200.")],
     index: Annotated[str, typer.Option(help="The index or collection whose documents are judged.")],
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
-    features: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON with a query for every feature, as `querywise fields --engine` writes it: their scores, as "
-            "scores of named queries, are logged. OpenSearch and Elasticsearch, no plugin needed."
-        ),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(help="Or the feature set (sltr) or Solr's feature store in the engine whose features are logged."),
-    ] = None,
+    features: options.EngineFeatures = None,
+    store: options.EngineStore = None,
     judgements: options.Judgements = None,
-    header: Annotated[
-        list[str] | None, typer.Option(help="Sent along, as in 'Authorization: ApiKey …'; may be repeated.")
-    ] = None,
+    header: options.EngineHeaders = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of silence to wait.")] = 60.0,
     compare: Annotated[
         Path | None,

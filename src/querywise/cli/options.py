@@ -113,6 +113,21 @@ EmbedderName = Annotated[
         "repeated, and given beside --vectors.",
     ),
 ]
+EngineFeatures = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON with a query for every feature, as `querywise fields --engine` writes it: the features are their "
+        "scores, as scores of named queries. OpenSearch and Elasticsearch, no plugin needed."
+    ),
+]
+EngineStore = Annotated[
+    str | None,
+    typer.Option(help="Or the feature set (sltr) or Solr's feature store in the engine that computes the features."),
+]
+EngineHeaders = Annotated[
+    list[str] | None,
+    typer.Option("--header", help="Sent along, as in 'Authorization: ApiKey …'; may be repeated."),
+]
 QueryEmbedder = Annotated[
     list[str] | None,
     typer.Option(

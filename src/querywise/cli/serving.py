@@ -16,17 +16,33 @@ if TYPE_CHECKING:
     from querywise.exports.target import Written
     from querywise.runtime.values import Json, JsonObject
     from querywise.service.lookup import Lookup
+    from querywise.service.service import Service
+
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+AllowedHost = Annotated[
+    list[str] | None,
+    typer.Option(help="A name that requests may be sent to, beside the address listened on; may be repeated."),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.")
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(help="A second model, to compare with: answers are interleaved. Needs --log."),
+]
+Log = Annotated[
+    Path | None, typer.Option(help="A folder for what is interleaved and clicked; `querywise online` reads it.")
+]
+Share = Annotated[float, typer.Option(min=0, max=1, help="With --against: the share of queries that are interleaved.")]
 
 
 @command
 def serve(
     model: Annotated[Path | None, typer.Argument(help="A folder with a model.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A name that requests may be sent to, beside the address listened on; may be repeated."),
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    allowed_host: AllowedHost = None,
     index: Annotated[
         Path | None, typer.Option(help="An index folder, to search in on the page and at /v1/search.")
     ] = None,
@@ -36,23 +52,14 @@ def serve(
     queries: options.Queries = None,
     embed: options.QueryEmbedder = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve the embedded collection, searchable.")] = False,
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.")
-    ] = None,
+    token_file: TokenFile = None,
     judge: Annotated[
         Path | None,
         typer.Option(help="A file for the grades that results are given on the page, as TREC qrels; needs a token."),
     ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(help="A second model, to compare with: answers are interleaved. Needs --log."),
-    ] = None,
-    log: Annotated[
-        Path | None, typer.Option(help="A folder for what is interleaved and clicked; `querywise online` reads it.")
-    ] = None,
-    share: Annotated[
-        float, typer.Option(min=0, max=1, help="With --against: the share of queries that are interleaved.")
-    ] = 1.0,
+    against: Against = None,
+    log: Log = None,
+    share: Share = 1.0,
     max_body: Annotated[float, typer.Option(min=0.001, help="Longest request, in megabytes.")] = 16.0,
     max_documents: Annotated[int, typer.Option(min=1, help="Most documents in a request.")] = 20_000,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
@@ -63,24 +70,15 @@ def serve(
         raise DataError("Name a model folder, or say --demo for the embedded collection; one of the two.")
     if demo and (index or data or queries or embed):
         raise DataError("--demo has an index and queries of its own; leave out --index, --data, --queries and --embed.")
-    if against is not None and log is None:
-        raise DataError("--against compares two models by clicks; name a folder to log them to: --log FOLDER.")
-    token = _token(token_file)
-    _check_installed()
-    import logging
+    token = _prepared(token_file, against, log, quiet=quiet)
     import tempfile
 
     from querywise.service.judging import JudgementFile
     from querywise.service.limits import Limits
     from querywise.service.loaded_model import ModelFolder
     from querywise.service.online import Online
-    from querywise.service.server import run
     from querywise.service.service import Service
 
-    logging.basicConfig(
-        level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     if judge is not None:
         JudgementFile.opened(judge, token)  # what is wrong with it is said before anything is loaded
     limits = Limits(int(max_body * 1e6), max_documents, seconds=timeout)
@@ -94,9 +92,91 @@ def serve(
             models = ModelFolder(folder)
             online = None if log is None else Online.opened(log, against, share)
             service = Service(models, lookup, limits=limits, token=token, judge=judge, retrain=retrain, online=online)
-        if token is None and host not in ("127.0.0.1", "localhost", "::1"):
-            logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
-        run(service, host, port, allowed_host=allowed_host or ())
+        _run(service, host, port, allowed_host)
+
+
+@command
+def gateway(
+    engine: Annotated[str, typer.Argument(help="opensearch, elasticsearch or solr.")],
+    model: Annotated[Path, typer.Argument(help="A folder with a model, fitted on features that the engine computes.")],
+    url: Annotated[str, typer.Option(help="Where the engine is, as in http://localhost:9200.")],
+    index: Annotated[str, typer.Option(help="The index or collection to search in.")],
+    first_stage: Annotated[
+        Path,
+        typer.Option(
+            help="JSON with the search that finds candidates: the body of a search with {{keywords}} for the user's "
+            "words, or Solr's parameters with $keywords."
+        ),
+    ],
+    features: options.EngineFeatures = None,
+    store: options.EngineStore = None,
+    candidates: Annotated[int, typer.Option(min=1, max=1000, help="Documents to rank, of those found first.")] = 100,
+    header: options.EngineHeaders = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    allowed_host: AllowedHost = None,
+    token_file: TokenFile = None,
+    against: Against = None,
+    log: Log = None,
+    share: Share = 1.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that the engine's answer may take, and then the model's.")
+    ] = 10.0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Answer searches over HTTP: the engine finds documents and computes features, and the model orders them.
+
+    For models that no engine can run, and to compare two models by users' clicks in front of any of the three engines.
+    If the model fails on a query, its documents come in the engine's order.
+    """
+    from querywise.exports.scripts.check_parity import EngineError, read_headers
+    from querywise.exports.writing import read_features
+
+    token = _prepared(token_file, against, log, quiet=quiet)
+    from querywise.jobs.gateway import open_gateway
+    from querywise.jobs.log import EngineIndex
+    from querywise.service.limits import Limits
+    from querywise.service.loaded_model import ModelFolder
+    from querywise.service.online import Online
+    from querywise.service.service import Service
+
+    try:
+        sent = read_headers(header or [])
+    except EngineError as error:
+        raise DataError(str(error)) from None
+    asked = EngineIndex(engine, url, index, store, None if features is None else read_features(features), sent, timeout)
+    limits = Limits(seconds=timeout)
+    with shown(quiet=quiet):
+        models = ModelFolder(model)
+        opened = open_gateway(asked, read_features(first_stage), candidates, limits)
+        online = None if log is None else Online.opened(log, against, share)
+        service = Service(models, limits=limits, token=token, online=online, gateway=opened)
+    _run(service, host, port, allowed_host)
+
+
+def _prepared(token_file: Path | None, against: Path | None, log: Path | None, *, quiet: bool) -> str | None:
+    """The token of a service that is to begin; its log goes to standard error."""
+    import logging
+
+    if against is not None and log is None:
+        raise DataError("--against compares two models by clicks; name a folder to log them to: --log FOLDER.")
+    token = _token(token_file)
+    _check_installed()
+    logging.basicConfig(
+        level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    return token
+
+
+def _run(service: Service, host: str, port: int, allowed_host: list[str] | None) -> None:
+    import logging
+
+    from querywise.service.server import run
+
+    if service.token is None and host not in ("127.0.0.1", "localhost", "::1"):
+        logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
+    run(service, host, port, allowed_host=allowed_host or ())
 
 
 def _check_installed() -> None:

@@ -6,7 +6,8 @@ the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,7 @@ _EXPECTED = (
     'The features must be a list of {"name": …, "template": {…}}, as the plugin takes it, or of {"query_extractor": '
     '{"feature_name": …, "query": {…}}}, as features.json of a collection with fields has them.'
 )
-_Values = Mapping[str, Mapping[str, float]]  # by document and feature
+FeatureValues = Mapping[str, Mapping[str, float]]  # by document and feature
 
 
 @dataclass(frozen=True)
@@ -123,18 +124,15 @@ def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Map
     if not len(asked):
         raise DataError("No query is judged, so there is nothing to log.")
     found: list[tuple[str, dict[str, Mapping[str, float]]]] = []
-    try:
-        server = Server(index.url, dict(index.headers), index.timeout)
-        with reading(server):
-            names, ask = _asking(index, server)
-            for query, text in track(list(zip(asked.ids, asked.texts or (), strict=True)), "Logging"):
-                own = dict[str, Mapping[str, float]]()
-                wanted = list(grades[query])
-                for first in range(0, len(wanted), _AT_ONCE):
-                    own |= ask(text or "", wanted[first : first + _AT_ONCE])
-                found.append((query, {each: own[each] for each in grades[query] if each in own}))
-    except EngineError as error:
-        raise DataError(str(error)) from None
+    server = server_of(index)
+    with answers_of(server):
+        names, ask = asking(index, server)
+        for query, text in track(list(zip(asked.ids, asked.texts or (), strict=True)), "Logging"):
+            own = dict[str, Mapping[str, float]]()
+            wanted = list(grades[query])
+            for first in range(0, len(wanted), _AT_ONCE):
+                own |= ask(text or "", wanted[first : first + _AT_ONCE])
+            found.append((query, {each: own[each] for each in grades[query] if each in own}))
     rows = [(document, values) for _, own in found for document, values in own.items()]
     if not rows:
         raise DataError(f"{index.name} has none of the judged documents. Are its ids those of the judgements?")
@@ -151,7 +149,31 @@ def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Map
     return Logged(judged_by(candidates, here), absent)
 
 
-def _asking(index: EngineIndex, server: Server) -> tuple[list[str], Callable[[str, list[str]], _Values]]:
+def server_of(index: EngineIndex) -> Server:
+    """The client of an engine; a DataError for an address that cannot be asked."""
+    try:
+        return Server(index.url, dict(index.headers), index.timeout)
+    except EngineError as error:
+        raise DataError(str(error)) from None
+
+
+@contextlib.contextmanager
+def answers_of(server: Server) -> Iterator[None]:
+    """Turn what is wrong with an engine, or with its answers, into a DataError; one of ours stays as it is."""
+    ours: DataError | None = None
+    try:
+        with reading(server):
+            try:
+                yield
+            except DataError as error:  # a ValueError too, which would be said of the answer
+                ours = error
+    except EngineError as error:
+        raise DataError(str(error)) from None
+    if ours is not None:
+        raise ours
+
+
+def asking(index: EngineIndex, server: Server) -> tuple[list[str], Callable[[str, list[str]], FeatureValues]]:
     """The names of the features, and what has them computed for some documents of a query."""
     place, where = quote(index.name, safe=""), f"{index.engine}'s feature set {index.store!r}"
     if index.store is None:
@@ -203,9 +225,9 @@ def _named_queries(content: Json) -> dict[str, Json]:
     return found
 
 
-def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, ids: list[str]) -> _Values:
+def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, ids: list[str]) -> FeatureValues:
     """Scores of named queries, beside a filter that has none."""
-    named: list[Json] = [{"bool": {"must": [_filled(each, text)], "_name": name}} for name, each in queries.items()]
+    named: list[Json] = [{"bool": {"must": [filled(each, text)], "_name": name}} for name, each in queries.items()]
     asked = {
         "size": len(ids),
         "_source": False,
@@ -227,12 +249,12 @@ def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, 
     return found
 
 
-def _filled(query: Json, text: str) -> Json:
+def filled(query: Json, text: str) -> Json:
     """A query with the user's words in their place."""
     if isinstance(query, dict):
-        return {name: _filled(each, text) for name, each in query.items()}
+        return {name: filled(each, text) for name, each in query.items()}
     if isinstance(query, list):
-        return [_filled(each, text) for each in query]
+        return [filled(each, text) for each in query]
     return query.replace(KEYWORDS, text) if isinstance(query, str) else query
 
 

@@ -19,7 +19,8 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from starlette.types import ASGIApp
 
-from querywise.contracts.answers import adapter_of
+from querywise.contracts.answers import Answer, adapter_of
+from querywise.errors import QuerywiseError
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.descriptions import descriptions
@@ -70,7 +71,7 @@ _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 def add_routes(app: Api, service: Service) -> None:
     """Add every route that is in the OpenAPI document, in the order in which it lists them."""
     rank, look_up, status = RankRoutes(service), LookupRoutes(service), StatusRoutes(service)
-    judge, online = JudgeRoutes(service), OnlineRoutes(service)
+    judge, online, hits = JudgeRoutes(service), OnlineRoutes(service), GatewayRoutes(service, rank)
     for path, endpoint, request, response in (
         ("/v1/rank", rank.rank, schema.RankRequest, schema.RankResponse),
         ("/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
@@ -85,6 +86,7 @@ def add_routes(app: Api, service: Service) -> None:
         app.add_body_route(path, endpoint, app.describe(request, response))
     for path, looked_up, shown in (
         ("/v1/search", look_up.search, schema.SearchResponse),
+        ("/v1/hits", hits.hits, schema.HitsResponse),
         ("/v1/queries", look_up.queries, schema.QueriesResponse),
         ("/v1/differences", look_up.differences, schema.DifferencesResponse),
         ("/v1/model", status.model, schema.ModelResponse),
@@ -96,7 +98,7 @@ def add_routes(app: Api, service: Service) -> None:
     app.add_api_route("/metrics", status.metrics, methods=["GET"])
 
 
-class _Read(NamedTuple, Generic[_Asking]):
+class Read(NamedTuple, Generic[_Asking]):
     """What a request asks, the features of its documents where they are read already, its model.
 
     large: whether reading it keeps the event loop too long.
@@ -118,18 +120,26 @@ class RankRoutes(_Routes):
 
     async def rank(self, request: Request) -> Response:
         """Rank the documents of one query; interleaved with the answer of another model where two are compared."""
+        async with self._read(_RANK, request) as read:
+            answer, behind = await self.ranked(read, request)
+        self._service.observe(behind)
+        return json_response(answer)
+
+    async def ranked(
+        self, read: Read[schema.RankRequest], request: Request
+    ) -> tuple[schema.RankResponse, Sequence[Answer]]:
+        """The response to one query with its documents, and the ranker's answers behind it."""
         service, online = self._service, self._service.online
-        async with self._read(_RANK, request) as (asked, features, model, large):
-            pace = self._checked(asked, model, large)
-            other = None if online is None else online.other(model, asked.query, asked.session)
-            if online is None or other is None:
-                answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
-            else:
-                pace = max(pace, self._checked(asked, other, large), key=_PACES.index)
-                answers, behind = await service.run(lambda: online.ranked(model, other, asked, features), request, pace)
-                online.answers["failed" if answers[0].impression is None else "interleaved"] += 1
-        service.observe(behind)
-        return json_response(answers[0])
+        asked, features, model, large = read
+        pace = self._checked(asked, model, large)
+        other = None if online is None else online.other(model, asked.query, asked.session)
+        if online is None or other is None:
+            answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
+        else:
+            pace = max(pace, self._checked(asked, other, large), key=_PACES.index)
+            answers, behind = await service.run(lambda: online.ranked(model, other, asked, features), request, pace)
+            online.answers["failed" if answers[0].impression is None else "interleaved"] += 1
+        return answers[0], behind
 
     async def rank_batch(self, request: Request) -> Response:
         """Rank the documents of several queries."""
@@ -173,7 +183,7 @@ class RankRoutes(_Routes):
         async with self._read(_EXPLAIN, request) as read:
             return json_response(await self._explained(read, request))
 
-    async def _explained(self, read: _Read[schema.ExplainRequest], request: Request) -> dict[str, Any]:
+    async def _explained(self, read: Read[schema.ExplainRequest], request: Request) -> dict[str, Any]:
         service = self._service
         asked, features, model, _ = read
         if (asked.above is None) != (asked.below is None):
@@ -204,7 +214,7 @@ class RankRoutes(_Routes):
         return await threads.run(job, request)
 
     @contextlib.asynccontextmanager
-    async def _read(self, decoder: msgspec.json.Decoder[_Asking], request: Request) -> AsyncIterator[_Read[_Asking]]:
+    async def _read(self, decoder: msgspec.json.Decoder[_Asking], request: Request) -> AsyncIterator[Read[_Asking]]:
         """The body, for the model of this moment. A large one is decoded in a thread, as is what belongs to it."""
         body = await read_body(request, self._service.limits)
         size = len(body)
@@ -217,7 +227,7 @@ class RankRoutes(_Routes):
             asked, features = await self._service.readers.run(work) if large else work()
             del body, work  # what is needed of it is in `asked`
             values = 0 if features is not None else schema.listed(asked) * len(model.features.names)
-            yield _Read(asked, features, model, large or values > _INLINE_VALUES)
+            yield Read(asked, features, model, large or values > _INLINE_VALUES)
 
     def _decoded(
         self, decoder: msgspec.json.Decoder[_Asking], body: bytes, model: LoadedModel
@@ -429,6 +439,54 @@ class OnlineRoutes(_Routes):
         return json_response(await online.keep(decode(_EVENTS, await read_body(request, short)), limits))
 
 
+class GatewayRoutes(_Routes):
+    """Documents that a search engine finds, ranked."""
+
+    def __init__(self, service: Service, rank: RankRoutes) -> None:
+        super().__init__(service)
+        self._rank = rank
+
+    async def hits(
+        self,
+        request: Request,
+        q: Annotated[str, Query(min_length=1, max_length=10_000, description="What is looked for.")],
+        kind: Annotated[str | None, Query(alias="class", max_length=1000, description="The query's class.")] = None,
+        show: Annotated[int, Query(ge=1, le=1000, description="Documents to show.")] = 10,
+        session: Annotated[
+            str | None, Query(min_length=1, max_length=200, description="Who asks, where two models are compared.")
+        ] = None,
+        teams: Annotated[bool, Query(description="Tell which of two models each document is credited to.")] = False,
+    ) -> Response:
+        """Have the search engine find documents, and rank them; only where the service is a gateway to an engine.
+
+        Where the model cannot rank them they are in the engine's own order, and `note` says why.
+        """
+        gateway, model = self._service.gateway, self._service.models.current
+        if gateway is None:
+            raise ApiError(404, "no_gateway", "There is no engine here: the service was not started as a gateway.")
+        found = {each.id: each for each in await gateway.found(q, request)}
+        if not found:
+            return json_response(schema.HitsResponse(q, model.version, []))
+        listed = [schema.Document(each, schema.unread([])) for each in found]
+        query = schema.Query(text=q, class_=kind)
+        asked = schema.RankRequest(query, listed, top=show, session=session, teams=teams)
+        try:
+            read = Read(asked, gateway.rows(list(found.values()), model), model, large=False)
+            answer, behind = await self._rank.ranked(read, request)
+        except (QuerywiseError, ApiError) as error:
+            if isinstance(error, ApiError) and error.code == "gone":
+                raise
+            gateway.answers["engine"] += 1
+            own = [schema.Hit(each.id, each.score, each.source) for each in found.values()]
+            return json_response(schema.HitsResponse(q, None, own[:show], note=str(error)))
+        gateway.answers["ranked"] += 1
+        self._service.observe(behind)
+        ranked = [schema.Hit(each.id, each.score, found[each.id].source) for each in answer.documents]
+        return json_response(
+            schema.HitsResponse(q, answer.model, ranked, impression=answer.impression, teams=answer.teams)
+        )
+
+
 class StatusRoutes(_Routes):
     """The model that is served, and the state of the service."""
 
@@ -482,6 +540,7 @@ class StatusRoutes(_Routes):
         text = service.metrics.text(model.version, type(model.ranker).__name__, service.models.problem is not None)
         text += service.vectors.metrics()
         text += "" if service.online is None else service.online.metrics()
+        text += "" if service.gateway is None else service.gateway.metrics()
         return Response(text, media_type="text/plain; version=0.0.4")
 
 

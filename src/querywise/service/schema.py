@@ -394,6 +394,29 @@ class SearchResponse(Struct):
     teams: list[int | None] = []
 
 
+class Hit(Struct):
+    """A document that the engine found, as the engine gives it; its score is that of the order that it stands in."""
+
+    id: str
+    score: float
+    source: JsonObject
+
+
+class HitsResponse(Struct, omit_defaults=True):
+    """The engine's documents in the order of a model, best first, and the version of the model.
+
+    `model` is null where no model could rank them: they are in the engine's own order then, and `note` says why.
+    `impression` and `teams` as in `/v1/rank`.
+    """
+
+    query: str
+    model: str | None
+    documents: list[Hit]
+    impression: str | None = None
+    teams: list[int | None] | None = None
+    note: str | None = None
+
+
 class QueriesResponse(Struct):
     """Judged queries to choose from."""
 

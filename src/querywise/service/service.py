@@ -17,9 +17,10 @@ from fastapi import Request
 from querywise.contracts.answers import Answer
 from querywise.errors import DataError
 from querywise.runtime.threads import DaemonThreadPool
+from querywise.service.gateway import Gateway
 from querywise.service.judging import JudgementFile
 from querywise.service.limits import BoundedThreadPool, Limits, Turns
-from querywise.service.loaded_model import ModelFolder, Outcome
+from querywise.service.loaded_model import LoadedModel, ModelFolder, Outcome
 from querywise.service.lookup import Lookup
 from querywise.service.metrics import Metrics
 from querywise.service.online import Online
@@ -42,6 +43,7 @@ class Service:
     judge: a file for the grades that documents are given on the page, which then needs a token; None: none are given.
     retrain: the command that trains the model on what was judged, for the page; None: none is known.
     online: what is interleaved and logged; None: nothing is.
+    gateway: the search engine whose documents are ranked; None: documents come with requests, or from `lookup`.
     poll_seconds: time between two looks at the model folder.
     """
 
@@ -55,17 +57,19 @@ class Service:
         judge: Path | None = None,
         retrain: str | None = None,
         online: Online | None = None,
+        gateway: Gateway | None = None,
         poll_seconds: float = 1.0,
     ) -> None:
         self.models = models
         self.lookup = lookup or Lookup()
-        self.lookup.check(models.current)
-        models.accept = self.lookup.check
+        self.gateway = gateway
+        self._check(models.current)
+        models.accept = self._check
         self.online = online
         if online is not None and online.against is not None:
             online.require_alike(models.current)
-            self.lookup.check(online.against.current)
-            online.against.accept = self.lookup.check
+            self._check(online.against.current)
+            online.against.accept = self._check
         self.limits = limits or Limits()
         self.token = token
         self.judging = None if judge is None else self._judged_in(judge)
@@ -86,6 +90,12 @@ class Service:
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0
         self._held_bytes = 0  # of large bodies that are being answered
+
+    def _check(self, model: LoadedModel) -> None:
+        """Raise an error for a model that does not fit what it is to rank."""
+        self.lookup.check(model)
+        if self.gateway is not None:
+            self.gateway.check(model)
 
     def _judged_in(self, path: Path) -> JudgementFile:
         if self.lookup.index is None and self.lookup.judged is None:
@@ -146,6 +156,8 @@ class Service:
         for pool in (self.readers, self.threads, self.long, self.explainers, self.long_explainers, self.judges):
             pool.close()
         self.vectors.close()
+        if self.gateway is not None:
+            self.gateway.close()
         self._watcher.shutdown()
 
     @contextlib.contextmanager
