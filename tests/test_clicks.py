@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -275,6 +276,11 @@ def test_from_clicks_to_a_model_of_text(tmp_path: Path) -> None:
     assert "Most certain" in page
     assert "human grade" in page
     assert "<script" not in page
+    assert "Click rate by position, with 95 % intervals" in page
+    assert "Examination by position, relative to position 1, with 95 % intervals" in page
+    tables = re.findall(r'role="region" aria-label="([^"]*)"><table class="plain">', page)
+    assert tables == ["Click models", "Most certain", "Least certain", "Where clicks and human grades disagree"]
+    assert '<th scope="col">document</th><th scope="col" class="number">shown</th>' in page
     table = pq.read_table(tmp_path / "judged" / "judgments.parquet").to_pydict()
     assert {"query", "document", "gain", "error", "impressions", "clicks", "naive", "pessimistic"} <= set(table)
     boosted = ("--method", "lambdamart", "--set", "trees=10", "--quiet", "--measure", "ndcg@5")
