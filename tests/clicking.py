@@ -32,6 +32,10 @@ def _zeros() -> dict[Pair, float]:
     return defaultdict(float)
 
 
+def _moved(before: Mapping[Pair, float], after: Mapping[Pair, float]) -> float:
+    return max(abs(after[each] - before[each]) for each in before)
+
+
 def made_pages(
     *,
     queries: int = 20,
@@ -277,15 +281,10 @@ class Plain:
         alpha = {(query, each): rates(query, each) for query, shown, _ in self.pages for each in shown}
         sigma = {pair: satisfied(*pair) for pair in alpha}
         gamma = 0.9
-        kinds: dict[tuple[str, tuple[str, ...], tuple[bool, ...]], int] = defaultdict(int)
-        for query, shown, clicked in self.pages:
-            kinds[query, tuple(shown), tuple(clicked)] += 1
-        won: dict[Pair, float] = defaultdict(float)
-        for (query, listed, clicks), count in kinds.items():
-            for each, click in zip(listed, clicks, strict=True):
-                won[query, each] += count * click
-        for _ in range(100):
+        kinds, won = self._kinds()
+        for step in range(1, 101):
             seen, happy, out_of = _zeros(), _zeros(), _zeros()
+            before = {**sigma, ("", ""): gamma}
             on = [0.0, 0.0]
             for (query, listed, clicks), count in kinds.items():
                 last = max((place for place, click in enumerate(clicks) if click), default=-1)
@@ -307,6 +306,8 @@ class Plain:
                 alpha[pair] = (won[pair] + self.a) / (seen[pair] + self.a + self.b)
                 sigma[pair] = (happy[pair] + self.c) / (out_of[pair] + self.c + self.d)
             gamma = (on[0] + 1) / (on[1] + 2)
+            if step > 10 and _moved(before, {**sigma, ("", ""): gamma}) < 1e-4:
+                break
         mean = self.a / (self.a + self.b)
         rest = self.c / (self.c + self.d)
         return self._chain(
@@ -315,6 +316,17 @@ class Plain:
             lambda query, each, _: (1 - sigma.get((query, each), rest)) * gamma,
             gamma,
         )
+
+    def _kinds(self) -> tuple[dict[tuple[str, tuple[str, ...], tuple[bool, ...]], int], dict[Pair, float]]:
+        """How often every page came, and the clicks of every pair."""
+        kinds: dict[tuple[str, tuple[str, ...], tuple[bool, ...]], int] = defaultdict(int)
+        for query, shown, clicked in self.pages:
+            kinds[query, tuple(shown), tuple(clicked)] += 1
+        won: dict[Pair, float] = defaultdict(float)
+        for (query, listed, clicks), count in kinds.items():
+            for each, click in zip(listed, clicks, strict=True):
+                won[query, each] += count * click
+        return kinds, won
 
     @staticmethod
     def _ways(

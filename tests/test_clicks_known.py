@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from pathlib import Path
 
@@ -56,6 +57,44 @@ def test_exchanged_positions_tell_the_curve_within_its_error(seed: int, eta: flo
         truth = theta_of(eta, 4)
         gap = np.log(theta / truth) - np.log(1 / truth[known.anchor - 1])
         assert (np.abs(gap) <= 4.5 * known.error + 0.02).all()
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    joined=st.sets(st.sampled_from(list(itertools.combinations(range(5), 2))), max_size=6),
+    eta=st.sampled_from([0.0, 0.5]),
+)
+def test_a_log_is_debiased_exactly_where_exchanges_join_all_positions(
+    seed: int, joined: set[tuple[int, int]], eta: float
+) -> None:
+    """Documents change places between some pairs of positions only: the graph of these decides, whatever was drawn."""
+    chance, edges, pages = np.random.default_rng(seed), sorted(joined), list[Page]()
+    truth = chance.beta(2, 3, (10, 5))
+    for turn in range(3_000):
+        query, order = turn % 10, np.arange(5)
+        if edges and chance.random() < 0.8:
+            one, other = edges[int(chance.integers(len(edges)))]
+            order[[one, other]] = order[[other, one]]
+        clicked = chance.random(5) < truth[query, order] * theta_of(eta, 5)
+        pages.append((f"q{query}", [f"d{each}" for each in order], clicked.tolist()))
+    with tempfile.TemporaryDirectory() as folder:
+        known = known_of(made_log(Path(folder), pages))
+    groups = [{place} for place in range(5)]
+    for one, other in edges:
+        first, second = (next(each for each in groups if place in each) for place in (one, other))
+        if first is not second:
+            groups = [each for each in groups if each not in (first, second)] + [first | second]
+    found = [set(np.flatnonzero(known.component == each).tolist()) for each in np.unique(known.component)]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, groups))
+    anchored = next(each for each in groups if known.anchor - 1 in each)
+    assert set(np.flatnonzero(np.isfinite(known.error)).tolist()) == anchored
+    assert known.known == (len(groups) == 1), known.reason
+    if known.known:
+        assert choose_model(known, {}, "pbm", given=False) == "pbm"
+    else:
+        with pytest.raises(DataError, match="debiased judgments that this log does not support"):
+            choose_model(known, {}, "pbm", given=False)
 
 
 def test_a_single_exchange_is_too_little(tmp_path: Path) -> None:
