@@ -173,6 +173,21 @@ def test_a_time_is_scaled_from_the_most_similar_size(times: Path) -> None:
     assert Times().seconds("svm", TunedFit(RankSVM, {}, fixed={"l2": 1.0}), SMALL) is None, "other settings"
 
 
+def test_a_grid_tried_on_a_sample_is_timed_as_one(times: Path) -> None:
+    few, many = make_judged(1_000, 2, 2), make_judged(4_000, 2, 2)
+    grid = TunedFit(RankSVM, {"l2": [0.1, 1.0, 10.0]})
+    Times().keep([("svm", grid, few, 3.0)])
+    on_a_sample = 3 * 800 + 4_000  # queries fitted on, where 1,000 queries were fitted on three times
+    assert Times().seconds("svm", grid, many) == pytest.approx(3.0 * on_a_sample / 3_000)
+
+
+def test_nothing_is_said_of_a_training_part_far_from_all_that_were_timed(times: Path) -> None:
+    fit = TunedFit(RankSVM, {})
+    Times().keep([("svm", fit, make_judged(2, 5, 5), 0.1)])
+    assert Times().seconds("svm", fit, LARGE) is None, "eighty times the documents"
+    assert Times().seconds("svm", fit, SMALL) == pytest.approx(2.0)
+
+
 def test_the_file_of_times_holds_no_names(times: Path) -> None:
     Times().keep([("run secret-project.trec", TunedFit(RankSVM, {}, fixed={"view": "/home/me"}), SMALL, 1.0)])
     text = times.read_text()

@@ -19,13 +19,14 @@ from querywise.data.judged import Judged
 from querywise.display.words import counted, printable, some
 from querywise.errors import QuerywiseError
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import TunedFit
+from querywise.evaluation.tuning import MOST_TRIED, SAMPLED, TunedFit
 from querywise.runtime.files import atomic_text, cache_folder, make_folder, read_stored_text
 from querywise.runtime.progress import announce, duration, expect, is_shown
 
 _FILE = "times.json"
 _MOST_METHODS = 300  # in the file, the latest
 _MOST_SIZES = 8  # of one method, the latest
+_FARTHEST = math.log(30)  # a training part so many times the size of every one that was timed says nothing
 FOLDS = "Folds"  # what progress over all folds is called
 LONG = 30.0  # seconds from which it is worth saying
 SOON = 10.0  # seconds after which it is worth saying that nothing is known yet
@@ -40,9 +41,11 @@ class Size(NamedTuple):
     trials: int
 
     @property
-    def work(self) -> int:
-        """What time grows with."""
-        return self.rows * self.trials
+    def work(self) -> float:
+        """What time grows with: the documents fitted on, of a sample while a grid is tried on many queries."""
+        if self.trials > 1 and self.queries > MOST_TRIED:
+            return self.rows * (self.trials * SAMPLED / self.queries + 1)
+        return float(self.rows * self.trials)
 
 
 class Times:
@@ -52,7 +55,7 @@ class Times:
         self._known = _read()
 
     def seconds(self, name: str, fit: Fit, train: Judged) -> float | None:
-        """About how long a method takes on a training part, from the most similar size; None where none is known."""
+        """About how long a method takes on a training part, from the most similar size; None where none is similar."""
         size, found = size_of(fit, train), self._known.get(_key(name, fit), [])
         if not found:
             return None
@@ -62,7 +65,7 @@ class Times:
             return abs(math.log(other.work / size.work)) + abs(math.log(other.features / size.features))
 
         nearest, took = min(found, key=apart)
-        return took * size.work / nearest.work
+        return took * size.work / nearest.work if apart((nearest, took)) <= _FARTHEST else None
 
     def keep(self, measured: Iterable[tuple[str, Fit, Judged, float]]) -> None:
         """Write how many seconds methods took on a training part."""
