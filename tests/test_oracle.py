@@ -21,7 +21,7 @@ from querywise.learners.linear import LinearModel
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
 from querywise.locality.views.topmean import TopMean
-from querywise.measures.formulas import average_precision, average_precisions, precision_table
+from querywise.measures.formulas import average_precision, average_precisions, precision_halves, precision_table
 from querywise.measures.order import FLAVOURS, RankedList
 from querywise.rankers.clusters import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
@@ -290,18 +290,22 @@ def test_the_gap_of_a_wrapped_ranker_is_that_of_what_it_wraps(kinds: tuple[Judge
 # What of it is luck
 
 
-def test_only_some_documents_count_where_that_is_asked_for() -> None:
+@pytest.mark.parametrize("tied", [False, True])
+def test_of_a_half_only_the_order_of_its_own_documents_counts(tied: bool) -> None:
     data, flavour = whole_numbers(), FLAVOURS["standard"]
-    among = np.random.default_rng(5).random(len(data.labels)) < 0.5
-    found = precision_table(Linear(WEIGHTS), data, flavour, among=among)
+    half = np.random.default_rng(5).random(len(data.labels)) < 0.5
+    ties = -np.arange(len(data.labels)) if tied else None
     scores = Linear(WEIGHTS).scores(data.candidates)
-    assert np.array_equal(found, precision_table(scores, data, flavour, among=among))
-    for query in range(len(data)):
-        rows = np.arange(len(data.labels))[data.candidates.rows(query)]
-        rows = rows[among[rows]]
-        for model in range(len(WEIGHTS)):
-            ranked = data.labels[rows][np.argsort(-scores[rows, model], kind="stable")]
-            assert found[query, model] == pytest.approx(average_precision(RankedList(ranked), None, flavour))
+    found = precision_halves(Linear(WEIGHTS), data, flavour, half, ties)
+    assert np.array_equal(found, precision_halves(scores, data, flavour, half, ties))
+    assert np.array_equal(found[0], precision_table(scores, data, flavour, ties))
+    for part, side in zip(found[1:], (half, ~half), strict=True):
+        for query in range(len(data)):
+            rows = np.arange(len(data.labels))[data.candidates.rows(query)]
+            rows = rows[side[rows]][:: -1 if tied else 1]
+            for model in range(len(WEIGHTS)):
+                ranked = data.labels[rows][np.argsort(-scores[rows, model], kind="stable")]
+                assert part[query, model] == pytest.approx(average_precision(RankedList(ranked), None, flavour))
 
 
 def drawn(kinds: int, seed: int = 0) -> tuple[Judged, Linear]:

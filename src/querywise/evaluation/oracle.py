@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Models, Scorer, answer_of
+from querywise.contracts.answers import Answer, Scorer, answer_of
 from querywise.data.judged import Judged
-from querywise.measures.formulas import precision_table
+from querywise.measures.formulas import precision_halves
 from querywise.measures.order import Flavour, find_flavour, tie_break
 from querywise.runtime.arrays import Bools, Floats
 
@@ -77,12 +77,13 @@ def gap_in(answer: Answer, data: Judged, *, flavour: str = "standard") -> Oracle
         return None
     models = answer.local.models()
     seen, conventions = replace(data, candidates=answer.seen), find_flavour(flavour)
-    table = precision_table(models, seen, conventions, tie_break(answer.seen, conventions))
+    ties, half = tie_break(answer.seen, conventions), _one_half(seen)
+    table, *tables = precision_halves(models, seen, conventions, half, ties)
     asks = None if answer.place is None else answer.place.nearest_to_relevant
     routed = None if asks is None else asks(seen)
     only = None if routed is None else np.where(routed >= 0, table[np.arange(len(data)), np.maximum(routed, 0)], 0.0)
     ranked = -np.sort(-table, axis=1)
-    return OracleGap(ranked[:, 0], ranked.mean(axis=0), only, _halves(answer, models, seen, conventions))
+    return OracleGap(ranked[:, 0], ranked.mean(axis=0), only, _halves(answer, tables, seen, conventions, half))
 
 
 def reachable(reached: float, best: float, halves: Sequence[Halves]) -> float:
@@ -104,25 +105,24 @@ def reachable(reached: float, best: float, halves: Sequence[Halves]) -> float:
     return reached + min(max(share, 0.0), 1.0) * (best - reached)
 
 
-def _halves(answer: Answer, models: Models, seen: Judged, conventions: Flavour) -> Halves | None:
+def _halves(answer: Answer, tables: Sequence[Floats], seen: Judged, conventions: Flavour, half: Bools) -> Halves | None:
     """What models are worth when they are chosen and measured on different documents of the same query.
 
-    Only of queries with relevant documents in both halves; None where there are no such queries.
+    tables: of each half, queries × models. Only of queries with relevant documents in both halves; None where there
+    are no such queries.
     """
-    first = _one_half(seen)
     relevant, query = seen.labels >= conventions.relevant_from, seen.candidates.query_of_row
-    ties, sides = tie_break(answer.seen, conventions), (first, ~first)
-    counts = [np.bincount(query[relevant & half], minlength=len(seen)) for half in sides]
+    counts = [np.bincount(query[relevant & side], minlength=len(seen)) for side in (half, ~half)]
     told = (counts[0] > 0) & (counts[1] > 0)
     if not told.any():
         return None
-    tables = [precision_table(models, seen, conventions, ties, among=half)[told] for half in sides]
-    scores = answer.scores()[:, None]
-    own = [precision_table(scores, seen, conventions, ties, among=half)[told, 0] for half in sides]
+    one, other = (table[told] for table in tables)
+    scores, ties = answer.scores()[:, None], tie_break(answer.seen, conventions)
+    own = precision_halves(scores, seen, conventions, half, ties)[1:, told, 0]
     return Halves(
         own=(own[0] + own[1]) / 2,
-        best=(tables[0].max(axis=1) + tables[1].max(axis=1)) / 2,
-        other=(_chosen(*tables) + _chosen(*reversed(tables))) / 2,
+        best=(one.max(axis=1) + other.max(axis=1)) / 2,
+        other=(_chosen(one, other) + _chosen(other, one)) / 2,
     )
 
 

@@ -155,50 +155,81 @@ def precision_table(
     tie_break: Ints | None = None,
     *,
     only: Bools | None = None,
-    among: Bools | None = None,
 ) -> Floats:
     """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order.
 
     models: scoring functions, or documents × functions, the scores themselves. only: queries × models, where it is
-    wanted; 0 elsewhere. among: the documents whose order counts; the models see
-    all, but the others, and relevant documents that were missed, are left out of the lists.
+    wanted; 0 elsewhere.
     """
     from querywise.measures.precision_kernels import fill_precisions
 
-    candidates = data.candidates
-    count = models.shape[1] if isinstance(models, np.ndarray) else len(models)
-    table = np.zeros((len(data), count))
-    wanted = np.ones(table.shape, np.bool_) if only is None else only
-    relevant = data.labels >= flavour.relevant_from
-    counted = relevant if among is None else relevant & among
-    totals = np.bincount(candidates.query_of_row[counted], minlength=len(data))
-    if flavour.counts == "judged" and data.missed is not None and among is None:
-        totals = totals + data.missed.relevant(flavour.relevant_from)
+    table = np.zeros((len(data), _count(models)))
+    wanted, totals = np.ones(table.shape, np.bool_) if only is None else only, _relevant_of(data, flavour)
 
-    def fill(block: tuple[int, int]) -> None:
+    def fill(first: int, last: int, relevant: Bools, _: Ints, scores: Floats, starts: Ints) -> None:
+        own = slice(first, last)
+        fill_precisions(relevant, scores, starts, totals[own], wanted[own], flavour.without_relevant, table[own])
+
+    _by_blocks(models, data, flavour, tie_break, fill)
+    return table
+
+
+def precision_halves(
+    models: Scorers | Floats, data: Judged, flavour: Flavour, half: Bools, tie_break: Ints | None = None
+) -> Floats:
+    """3 × queries × models: `precision_table`, that of one half of the documents, and that of the other half.
+
+    The models see all documents. In a half only the order of its own counts, and relevant documents that were missed
+    are left out.
+    """
+    from querywise.measures.precision_kernels import fill_halves
+
+    relevant, query = data.labels >= flavour.relevant_from, data.candidates.query_of_row
+    counts = [np.bincount(query[relevant & side], minlength=len(data)) for side in (half, ~half)]
+    totals = np.ascontiguousarray(np.stack([_relevant_of(data, flavour), *counts], axis=1))
+    tables, sides = np.zeros((len(data), 3, _count(models))), np.where(half, 0, 1)
+
+    def fill(first: int, last: int, relevant: Bools, rows: Ints, scores: Floats, starts: Ints) -> None:
+        own = slice(first, last)
+        fill_halves(relevant, sides[rows], scores, starts, totals[own], flavour.without_relevant, tables[own])
+
+    _by_blocks(models, data, flavour, tie_break, fill)
+    return tables.transpose(1, 0, 2)
+
+
+def _by_blocks(
+    models: Scorers | Floats, data: Judged, flavour: Flavour, tie_break: Ints | None, fill: Callable[..., None]
+) -> None:
+    """Call `fill` with the first query of each block and the one after its last, and with their documents.
+
+    Of these: which are relevant, their rows, their scores and where each query's start, in the order of ties.
+    """
+    candidates, relevant = data.candidates, data.labels >= flavour.relevant_from
+
+    def filled(block: tuple[int, int]) -> None:
         first, last = block
         part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
-        rows = slice(candidates.starts[first], candidates.starts[last])
+        rows = np.arange(candidates.starts[first], candidates.starts[last])
         found = models[rows] if isinstance(models, np.ndarray) else models.scores(part)
-        scores, own, starts = as_compared(found, flavour), relevant[rows], part.starts
-        turn = np.arange(len(own)) if tie_break is None else np.lexsort((tie_break[rows], part.query_of_row))
-        if among is not None:
-            turn = turn[among[rows][turn]]
-            starts = np.concatenate([[0], np.cumsum(among[rows])])[starts]
-        if tie_break is not None or among is not None:
-            scores, own = scores[turn], own[turn]
-        fill_precisions(
-            own,
-            for_kernels(np.ascontiguousarray(scores)),
-            for_kernels(starts),
-            totals[first:last],
-            wanted[first:last],
-            flavour.without_relevant,
-            table[first:last],
-        )
+        scores = as_compared(found, flavour)
+        if tie_break is not None:
+            turn = np.lexsort((tie_break[rows], part.query_of_row))
+            rows, scores = rows[turn], scores[turn]
+        fill(first, last, relevant[rows], rows, for_kernels(np.ascontiguousarray(scores)), for_kernels(part.starts))
 
-    in_threads(fill, list(candidates.blocks(_BLOCK // max(count, 1))))
-    return table
+    in_threads(filled, list(candidates.blocks(_BLOCK // max(_count(models), 1))))
+
+
+def _count(models: Scorers | Floats) -> int:
+    return models.shape[1] if isinstance(models, np.ndarray) else len(models)
+
+
+def _relevant_of(data: Judged, flavour: Flavour) -> Ints:
+    """How many relevant documents each query has, missed ones too where they count."""
+    totals = np.bincount(data.candidates.query_of_row[data.labels >= flavour.relevant_from], minlength=len(data))
+    if flavour.counts == "judged" and data.missed is not None:
+        totals = totals + data.missed.relevant(flavour.relevant_from)
+    return totals
 
 
 def ideal_shares(data: Judged, k: int, flavour: Flavour) -> Floats:

@@ -7,6 +7,7 @@ import numpy as np
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.compiled import ascending, compiled, compiled_loosely
 
+_AT_ONCE = 256  # scorings: what is counted of them stays in the processor
 _FEW = 24  # relevant documents up to which their places are counted: sorting all documents takes longer
 
 
@@ -37,6 +38,65 @@ def fill_precisions(
                 found[query, column] = total / totals[query]
             elif wanted[query, column]:
                 found[query, column] = without
+
+
+@compiled
+def fill_halves(
+    relevant: Bools, half: Ints, scores: Floats, starts: Ints, totals: Ints, without: float, found: Floats
+) -> None:
+    """Queries × 3 × scorings: of all documents, of those of half 0 among themselves, and of those of half 1.
+
+    totals: queries × 3, the relevant documents of each. The rest is as in `fill_precisions`. Documents are compared
+    under many scorings at a time.
+    """
+    for query in range(len(starts) - 1):
+        first, last = starts[query], starts[query + 1]
+        own, side = np.flatnonzero(relevant[first:last]), half[first:last]
+        for begin in range(0, scores.shape[1], _AT_ONCE):
+            end = min(begin + _AT_ONCE, scores.shape[1])
+            turned = np.empty((last - first, end - begin))
+            for row in range(last - first):
+                for column in range(end - begin):
+                    score = scores[first + row, begin + column]
+                    turned[row, column] = -score if score == score else np.inf  # what is no number comes last
+            before = np.zeros((2, len(own), end - begin))
+            for number in range(len(own)):
+                for row in range(last - first):
+                    _add_before(turned[row], turned[own[number]], row < own[number], before[side[row], number])
+            for part in range(3):
+                _sum_up(before, own, side, part, totals[query, part], without, found[query, part, begin:end])
+
+
+@compiled
+def _add_before(others: Floats, mine: Floats, earlier: bool, counts: Floats) -> None:
+    """Count where another document comes before one: where it is ahead, or level and earlier."""
+    if earlier:
+        for column in range(len(mine)):
+            counts[column] += 1.0 if others[column] <= mine[column] else 0.0
+    else:
+        for column in range(len(mine)):
+            counts[column] += 1.0 if others[column] < mine[column] else 0.0
+
+
+@compiled
+def _sum_up(before: Floats, own: Ints, side: Ints, part: int, total: int, without: float, found: Floats) -> None:
+    """Average precisions from how many documents of each half come before the relevant ones."""
+    places = np.empty(len(own))
+    for column in range(len(found)):
+        many = 0
+        for number in range(len(own)):
+            if part == 0 or side[own[number]] == part - 1:
+                place = 1.0 + (before[part - 1, number, column] if part else before[:, number, column].sum())
+                at = many
+                while at > 0 and places[at - 1] > place:
+                    places[at] = places[at - 1]
+                    at -= 1
+                places[at] = place
+                many += 1
+        gained = 0.0
+        for number in range(many):
+            gained += (number + 1.0) / places[number]
+        found[column] = gained / total if total > 0 else without
 
 
 @compiled
