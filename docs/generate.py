@@ -25,7 +25,7 @@ CLAIMS = {
 HYBRID = {"cranfield": "Cranfield", "vaswani": "Vaswani", "stdlib": "the embedded collection"}
 COMMANDS = (
     "demo", "features", "fields", "index", "search", "convert", "fit", "clicks", "adapt", "boosts", "rank", "evaluate",
-    "compare", "judge", "agree", "fuse", "explain", "serve", "gateway", "online", "promote", "log", "export",
+    "compare", "judge", "agree", "next", "fuse", "explain", "serve", "gateway", "online", "promote", "log", "export",
     "reproduce", "methods", "doctor",
 )  # fmt: skip
 

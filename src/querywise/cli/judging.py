@@ -149,3 +149,37 @@ def judge(
         print_json(done.as_json())
     elif not quiet:
         say(*done.said())
+
+
+@command
+def next(
+    run: Annotated[list[Path], typer.Option(help="The TREC run of a system; name two or more.")],
+    out: Annotated[Path, typer.Option(help="The draw: what to judge, in order. Made if it is not there, else read.")],
+    judged: Annotated[Path | None, typer.Option(help="Qrels that grow: what is judged so far.")] = None,
+    cheap: Annotated[
+        Path | None, typer.Option(help="Cheap labels, by which grades are expected in a new draw.")
+    ] = None,
+    measure: Annotated[str, typer.Option(help="dcg@k or p@k.")] = "dcg@10",
+    uniform: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="The part of a draw that is the same for all documents.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(help="Another one draws other documents.")] = 0,
+    show: Annotated[int, typer.Option(min=0, help="Pairs to print, of those that come next.")] = 10,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say which documents to judge next to decide between systems, and where they stand by now.
+
+    Documents on which the rankings differ come first, drawn by chance with known probabilities, by which the
+    differences are corrected. Run it again after judging; the file of the draw stays as it is.
+    """
+    from querywise.jobs import next as job
+
+    found, coming = job.run(run, out, judged, measure=measure, cheap=cheap, uniform=uniform, seed=seed)
+    if as_json:
+        print_json({**found.as_json(), "next": [list(each[:2]) for each in coming[:show]]})
+        return
+    say(*found.said())
+    if coming and show:
+        from querywise.report.terminal import plain_table
+
+        say(plain_table(("judge next", "document"), [each[:2] for each in coming[:show]]))
