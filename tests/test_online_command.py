@@ -34,8 +34,9 @@ BETTER = DOCUMENTS[::-1]  # by what users click in these tests
 class Played:
     """A log that is written as services do, at times of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: tuple[str, str] = ("a", "b")) -> None:
         self.log = EventLog(folder)
+        self.names = names
         self.won: Counter[str] = Counter()
 
     def add(self, content: bytes) -> None:
@@ -46,7 +47,7 @@ class Played:
     def show(
         self, query: str, session: str | None, when: int, *, b: list[str] = BETTER, **more: Any
     ) -> tuple[str, Any]:
-        drawn = draw_once(self.log.key, {"a": DOCUMENTS, "b": b}, query, session, 4)
+        drawn = draw_once(self.log.key, dict(zip(self.names, (DOCUMENTS, b), strict=True)), query, session, 4)
         shown = replace(drawn, id=drawn.id._replace(seconds=when), **more)
         signed = shown.id.signed(self.log.key)
         self.add(shown.record(signed))
@@ -56,9 +57,9 @@ class Played:
         self.add(click_record(impression, document, action, None, when))
 
 
-def played(folder: Path, draws: int, *, share: float, seed: int = 0) -> Played:
+def played(folder: Path, draws: int, *, share: float, seed: int = 0, names: tuple[str, str] = ("a", "b")) -> Played:
     """Users who click one document shown: with so much probability one that B put into the list."""
-    rng, made = np.random.default_rng(seed), Played(folder)
+    rng, made = np.random.default_rng(seed), Played(folder, names)
     for number in range(draws):
         when = NOW - 100_000 + 60 * number
         kind = ("cars", "cats")[number % 2]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,6 +79,14 @@ def _verdict(verdict: Verdict, each: Contest) -> str:
     )
 
 
+def told(log: str) -> JsonObject:
+    """The verdict on a log for programs, or the problem that there is with it."""
+    try:
+        return {"verdict": as_json(*examine(Path(log))), "problem": None}
+    except DataError as error:
+        return {"verdict": None, "problem": str(error)}
+
+
 def as_json(verdict: Verdict, noted: Noted, names: Sequence[str]) -> JsonObject:
     """The same for programs."""
     return {
@@ -90,6 +99,7 @@ def as_json(verdict: Verdict, noted: Noted, names: Sequence[str]) -> JsonObject:
         "lost": [{"query": query, "wins": wins, "losses": losses} for query, wins, losses in verdict.lost],
         "more_impressions": verdict.more_impressions,
         "left_out": {name: getattr(noted, name) for name in ("outside", "late", "unknown", "unsigned", "open")},
+        "curve": [each._asdict() for each in curve(verdict.contests[-1])],
         "notes": sentences(verdict, noted),
     }
 
@@ -128,23 +138,40 @@ def estimated(log: Path, orders: Path, actions: Sequence[str] = ("click",)) -> t
     return estimates(*logged_pages(log, known, actions))
 
 
+class Point(NamedTuple):
+    """The win rate after so many draws with a winner, with the ends of its confidence sequence."""
+
+    draws: int
+    rate: float
+    low: float
+    high: float
+
+
+def curve(each: Contest) -> list[Point]:
+    """How the win rate went on, in some hundred points up to the last draw."""
+    count = len(each.course.wins)
+    if not count:
+        return []
+    places = np.unique(np.geomspace(1, count, _POINTS).round().astype(np.int64)) - 1
+    wins, losses = each.course.wins[places], each.course.losses[places]
+    low, high = win_rates(wins, losses, each.alpha)
+    columns = (places + 1, wins / (wins + losses), low, high)
+    return list(map(Point, *(column.tolist() for column in columns)))
+
+
 def picture(verdict: Verdict) -> Chart:
     """The win rate of the last ranking with its confidence sequence, after every draw with a winner."""
     main = verdict.contests[-1]
-    count = len(main.course.wins)
-    if not count:
+    points = curve(main)
+    if not points:
         raise DataError("There is nothing to draw yet: no draw has a winner.")
-    places = np.unique(np.geomspace(1, count, _POINTS).round().astype(np.int64)) - 1
-    wins, losses = main.course.wins[places], main.course.losses[places]
-    low, high = win_rates(wins, losses, main.alpha)
-    across = (places + 1).tolist()
-    rates = dict(zip(("win rate", "lower end", "upper end"), (wins / (wins + losses), low, high), strict=True))
-    lines = {name: list(zip(across, each.tolist(), strict=True)) for name, each in rates.items()}
+    names = {"rate": "win rate", "low": "lower end", "high": "upper end"}
+    lines = {said: [(each.draws, getattr(each, name)) for each in points] for name, said in names.items()}
     return line_chart(
         lines,
         names=("no preference", *lines),
         labels=("draws with a winner", f"win rate of {main.name}"),
         level=("no preference", 0.5),
-        log=count > 10,
+        log=len(main.course.wins) > 10,
         said=f"Win rate of {main.name} after every draw with a winner, now {main.rate:.3f}, with its bounds.",
     )

@@ -22,6 +22,7 @@ from querywise.online.impression_ids import read_id
 from querywise.online.log import EventLog
 from querywise.online.records import WINDOW_SECONDS, click_record, draw_once, is_arm, is_drawn
 from querywise.runtime.arrays import Floats
+from querywise.service.experiment import Experiment, LastHour
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.metrics import metric
@@ -40,6 +41,8 @@ from querywise.service.schema import (
 _REMEMBERED = 100_000  # clicks, so that the same one again is not logged
 _AHEAD_SECONDS = 60  # that another machine's clock may be ahead
 _RECORD_BYTES = 300  # of a record beside its ids, about
+_OUTCOMES = ("interleaved", "alone", "failed")  # of answers
+_EVENT_OUTCOMES = ("accepted", "duplicates", "unknown", "late", "lost")
 _ANSWERS = "Answers of an experiment: interleaved; alone, of one model; failed, of one because the other failed."
 _EVENTS = "Events that were sent, by what became of them."
 _LOST = "Impressions that could not be logged."
@@ -61,6 +64,8 @@ class Online:
         self.share = share
         self.answers: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
+        self.experiment = Experiment(log.path)
+        self.last_hour = LastHour()
         self._seen: dict[bytes, None] = {}
         self._compared = "", "", False  # versions of two models, and whether they take the same features
 
@@ -206,12 +211,18 @@ class Online:
             )
             raise ApiError(503, "outcome_unknown", message) from None
 
+    def totals(self) -> dict[str, int]:
+        """What was counted since the start."""
+        return {
+            **{name: self.answers[name] for name in _OUTCOMES},
+            **{name: self.events[name] for name in _EVENT_OUTCOMES},
+            "impressions_lost": self.log.lost,
+        }
+
     def metrics(self) -> str:
         """Counts in the format of Prometheus."""
-        kinds = ("interleaved", "alone", "failed")
-        answers = (f'querywise_online_answers_total{{outcome="{each}"}} {self.answers[each]}' for each in kinds)
-        outcomes = ("accepted", "duplicates", "unknown", "late", "lost")
-        events = (f'querywise_online_events_total{{outcome="{each}"}} {self.events[each]}' for each in outcomes)
+        answers = (f'querywise_online_answers_total{{outcome="{each}"}} {self.answers[each]}' for each in _OUTCOMES)
+        events = (f'querywise_online_events_total{{outcome="{each}"}} {self.events[each]}' for each in _EVENT_OUTCOMES)
         return "".join(
             (
                 metric("online_answers_total", "counter", _ANSWERS, answers),

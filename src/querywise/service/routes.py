@@ -65,6 +65,7 @@ _MOST_FOUND = 1_000  # candidates that are searched for
 _INTERLEAVE = msgspec.json.Decoder(schema.InterleaveRequest)
 _EVENTS = msgspec.json.Decoder(schema.EventsRequest)
 _EVENTS_BYTES = 200_000  # of a request
+_VERDICT_SECONDS = 3.0  # that a verdict is waited for; reading a long log goes on meanwhile
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 
 
@@ -89,6 +90,7 @@ def add_routes(app: Api, service: Service) -> None:
         ("/v1/hits", hits.hits, schema.HitsResponse),
         ("/v1/queries", look_up.queries, schema.QueriesResponse),
         ("/v1/differences", look_up.differences, schema.DifferencesResponse),
+        ("/v1/online", online.experiment, schema.ExperimentResponse),
         ("/v1/model", status.model, schema.ModelResponse),
     ):
         description = app.describe(None, shown)
@@ -438,6 +440,23 @@ class OnlineRoutes(_Routes):
         short = replace(limits, body_bytes=min(limits.body_bytes, _EVENTS_BYTES))
         return json_response(await online.keep(decode(_EVENTS, await read_body(request, short)), limits))
 
+    async def experiment(self) -> Response:
+        """What the log says so far, as often as you like, and what was counted in the last hour."""
+        online, service = self._online(), self._service
+        told = await online.experiment.told(min(service.limits.seconds, _VERDICT_SECONDS))
+        return json_response(
+            schema.ExperimentResponse(
+                model=service.models.current.version,
+                against=None if online.against is None else online.against.current.version,
+                share=online.share,
+                verdict=None if told is None else told.verdict,
+                problem=None if told is None else told.problem,
+                age=None if told is None else time.monotonic() - told.when,
+                hour=online.last_hour.of(online.totals()),
+                failing=online.log.problem,
+            )
+        )
+
 
 class GatewayRoutes(_Routes):
     """Documents that a search engine finds, ranked."""
@@ -518,6 +537,7 @@ class StatusRoutes(_Routes):
                 judged_queries=0 if lookup.judged is None else len(lookup.judged),
                 highest_grade=None if self._service.judging is None else self._service.judging.highest,
                 retrain=self._service.retrain,
+                experiment=self._service.online is not None,
                 feature_descriptions=descriptions(manifest.feature_names or ()),
             )
         )

@@ -304,6 +304,26 @@ class EventsResponse(Struct):
     late: int
 
 
+class ExperimentResponse(Struct):
+    """The experiment that this service logs.
+
+    `model` and `against` are the versions of the model that is served and of the one it is compared with, if any;
+    `share` of the queries is interleaved. `verdict` is what `querywise online --json` said of the log so many seconds
+    ago (`age`); null while it is read for the first time, and where `problem` says why there is none. `hour`: what this
+    service counted in the last 60 minutes, by the names of `/metrics`. `failing`: why the log cannot be written; null
+    while it can.
+    """
+
+    model: str
+    against: str | None
+    share: float
+    verdict: JsonObject | None
+    problem: str | None
+    age: float | None
+    hour: dict[str, int]
+    failing: str | None
+
+
 class RouteResponse(Struct):
     """The name in the engine of the model that answers the query, and the version of the model that chose it."""
 
@@ -462,7 +482,8 @@ class ModelResponse(Struct):
     `settings` are those of the method that was fitted, where the model's notes name one. `highest_grade`: the highest
     that a document can be given here; null where results cannot be judged. `retrain`: the command that trains the model
     anew, on what was judged here beside what it learned from, with words in capitals for what the service does not
-    know; null where results of a search cannot be judged. `feature_descriptions`: what features mean, of those that
+    know; null where results of a search cannot be judged. `experiment`: whether two models are compared here, or
+    rankings that are sent. `feature_descriptions`: what features mean, of those that
     `querywise features` and `fuse` make.
     """
 
@@ -479,6 +500,7 @@ class ModelResponse(Struct):
     judged_queries: int
     highest_grade: int | None = None
     retrain: str | None = None
+    experiment: bool = False
     feature_descriptions: dict[str, str] = {}
 
 

@@ -105,9 +105,15 @@ class Service:
         return JudgementFile.opened(path, self.token, usual=0 if judged is None else int(judged.labels.max(initial=0)))
 
     async def watch(self) -> None:
-        """Reload models whenever their folders change, until cancelled."""
+        """Reload models whenever their folders change, and remember what is counted every minute, until cancelled."""
         against = None if self.online is None else self.online.against
-        await asyncio.gather(*(self._watch(each) for each in (self.models, against) if each is not None))
+        watched = [self._watch(each) for each in (self.models, against) if each is not None]
+        await asyncio.gather(*watched, self._remember_minutes())
+
+    async def _remember_minutes(self) -> None:
+        while self.online is not None:
+            await asyncio.sleep(60)
+            self.online.last_hour.remember(self.online.totals())
 
     async def _watch(self, models: ModelFolder) -> None:
         before: str | None = None  # the problem there was when watching failed
@@ -151,6 +157,7 @@ class Service:
         except ApiError as error:
             logger.warning("the newest judgements stay in their log, to be read at the next start: %s", error.message)
         if self.online is not None:
+            self.online.experiment.close()
             with contextlib.suppress(ApiError):  # what nobody waits for is lost where the disk does not answer
                 await self.judges.run(self.online.log.close)
         for pool in (self.readers, self.threads, self.long, self.explainers, self.long_explainers, self.judges):

@@ -4,9 +4,10 @@ import { ask, forget, TOKEN } from "./asking.js";
 import { closeSuggestions, watchBox } from "./box.js";
 import { watchColumns } from "./columns.js";
 import { at } from "./elements.js";
+import { showExperiment } from "./experiment.js";
 import { watchFeatures } from "./features.js";
 import { search, showResults } from "./results.js";
-import { arrive, askedFor, SHOWN, state, stepsBy } from "./state.js";
+import { arrive, askedFor, SHOWN, state, stepsBy, wantsExperiment } from "./state.js";
 import { showStanding, showSteps, watchSteps } from "./steps.js";
 import { attempt, busy, say } from "./views.js";
 import { showBare, showModel, showWelcome } from "./welcome.js";
@@ -17,12 +18,13 @@ const STEP = 20; // documents that "show more" adds
 function arrived() {
   state.place = location.pathname + location.search;
   closeSuggestions();
-  for (const purpose of ["search", "examples"]) forget(purpose);
+  for (const purpose of ["search", "examples", "experiment"]) forget(purpose);
   if (at("why").open) at("why").close();
   state.asked = askedFor();
   state.by = stepsBy();
   state.show = SHOWN;
-  if (state.asked !== null) attempt(search);
+  if (wantsExperiment() && state.model.experiment) attempt(showExperiment);
+  else if (state.asked !== null) attempt(search);
   else if (!state.model.searches && state.model.judged_queries === 0) showBare();
   else {
     at("box").value = "";

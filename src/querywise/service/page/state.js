@@ -23,6 +23,9 @@ export function go(asked) {
   arrive();
 }
 
+/** Whether the address is that of the experiment: ?experiment. */
+export const wantsExperiment = () => new URLSearchParams(location.search).has("experiment");
+
 /** By which end one steps through judged queries, loss or gain; null if one does not. */
 export function stepsBy() {
   const by = new URLSearchParams(location.search).get("by");

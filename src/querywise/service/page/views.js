@@ -4,11 +4,15 @@ import { Problem, TOKEN } from "./asking.js";
 import { at } from "./elements.js";
 import { state } from "./state.js";
 
-const VIEWS = ["welcome", "bare", "token", "problem", "nothing", "results"];
+const VIEWS = ["welcome", "bare", "token", "problem", "nothing", "results", "experiment"];
 
 export function view(name) {
   at("main").dataset.view = name;
   for (const each of VIEWS) at(each).hidden = each !== name;
+  for (const each of ["rankings", "experiment"]) {
+    if ((name === "experiment") === (each === "experiment")) at(`tab-${each}`).setAttribute("aria-current", "page");
+    else at(`tab-${each}`).removeAttribute("aria-current");
+  }
   document.querySelector(".keys").hidden = name !== "results";
   document.querySelector(".keys .grades").hidden = !state.found?.judging;
   at("columns").classList.remove("waiting");

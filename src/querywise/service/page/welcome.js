@@ -61,6 +61,7 @@ export function showBare() {
 export function showModel() {
   const { ranker, feature_count: count, version, judged_queries: judged, searches, retrain } = state.model;
   at("retrain").hidden = !retrain;
+  at("tabs").hidden = !state.model.experiment;
   at("retrain-command").textContent = retrain ?? "";
   at("model").replaceChildren(
     make("strong", { text: ranker }),
