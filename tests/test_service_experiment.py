@@ -150,6 +150,7 @@ def test_the_tab_shows_the_verdict_the_curve_the_models_and_the_hour(page: Page,
     expect(rows.nth(1)).to_contain_text(f"{theirs}compared with it{contest['wins']}")
     expect(page.locator("#hour tbody tr").first).to_contain_text("answers of both models")
     expect(page.locator("#kinds tbody tr")).to_have_count(len(said["kinds"]))
+    assert page.locator("#lost").is_visible() == bool(said["lost"])
     page.get_by_role("link", name="Rankings").click()
     expect(page.locator("#bare-title")).to_be_visible()
     page.go_back()

@@ -70,7 +70,7 @@ function table(heads, rows) {
 }
 
 const share = (value) => (value === null ? "–" : written(value, false, true));
-const between = ([low, high]) => `${written(low, false, true)} to ${written(high, false, true)}`;
+const between = ([low, high]) => `${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)} %`;
 
 function showArms(found, main) {
   const { verdict } = found;
@@ -102,11 +102,10 @@ function showHour({ hour }) {
 }
 
 function showKinds(kinds) {
-  at("kinds").hidden = kinds.length === 0;
   const rows = kinds.map((each) => [[each.name, make("div", { class: "faint", text: outcome(each) })],
     `${each.wins.toLocaleString("en")} : ${each.losses.toLocaleString("en")}`, between(each.interval)]);
   panel("kinds", "Kinds of query", "Tested together: all of them are wrong in at most 5 % of experiments with equal models.",
-    table(["queries", "won : lost", "win rate between"], rows));
+    ...(rows.length ? [table(["queries", "won : lost", "win rate between"], rows)] : []));
 }
 
 const outcome = ({ better, draws }) =>
@@ -114,10 +113,10 @@ const outcome = ({ better, draws }) =>
 
 function showLost(verdict) {
   const lost = verdict?.lost ?? [];
-  at("lost").hidden = lost.length === 0;
   const rows = lost.map(({ query, wins, losses }) => [[state.model.searches ? make("a", { href: `/?${new URLSearchParams({ q: query })}`, text: query }) : query],
     `${wins.toLocaleString("en")} : ${losses.toLocaleString("en")}`]);
-  panel("lost", "Queries it loses most", `Where users click the documents of ${verdict?.arms[0] ?? ""} more.`, table(["query", "won : lost"], rows));
+  panel("lost", "Queries it loses most", `Where users click the documents of ${verdict?.arms[0] ?? ""} more.`,
+    ...(rows.length ? [table(["query", "won : lost"], rows)] : []));
 }
 
 function svg(tag, properties, text) {
@@ -153,7 +152,7 @@ function drawCurve() {
   }
   plot.append(svg("text", { x: (LEFT + width) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, "draws with a winner"));
   panel("curve", `Win rate of ${name}`, "The line is the share of draws with a winner that it won. The true one is within the band at " +
-    `all points together with ${written(1 - alpha, false, true)}; decided once the band has left one half.`, plot);
+    `all points together with ${Number((100 * (1 - alpha)).toPrecision(4))} %; decided once the band has left one half.`, plot);
 }
 
 /** Round numbers of draws for the axis, and the last one, none too near to another. */
