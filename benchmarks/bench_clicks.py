@@ -32,13 +32,26 @@ for name in MODELS:
     print(time.process_time() - begin)
 """
 
+_COMMAND = """
+import time
+from pathlib import Path
+from querywise.jobs.clicks import Asked, learn, write
+asked = Asked()
+for path, out in (({small!r}, {small!r} + ".out"), ({path!r}, {path!r} + ".out")):
+    begin = time.process_time()
+    write(Path(out), learn(path, asked), asked, report=True, source=path)
+print(time.process_time() - begin)
+"""
+
 
 def measure() -> Iterator[Result]:
     """Click logs: ten million impressions from Parquet.
 
     A made-up log: a million result pages of ten documents, 50,000 queries of long-tailed frequency, positions exchanged
     at random, clicks by a position-based model. Times are CPU times; every model's has reading in it. The memory is the
-    most that the whole program held, over reading and all models. QUERYWISE_BENCH_CLICKS=0.1 takes a tenth of it.
+    most that the whole program held, over reading and all models, and again over all that `querywise clicks` does: it
+    reads, compares all models on the last fifth, tests borrowing, judges, and writes the folder with its report.
+    QUERYWISE_BENCH_CLICKS=0.1 takes a tenth of it.
     """
     with tempfile.TemporaryDirectory() as folder:
         path, small = Path(folder, "log.parquet"), Path(folder, "small.parquet")
@@ -46,10 +59,13 @@ def measure() -> Iterator[Result]:
         write_log(path, pages)
         write_log(small, 1_000)
         reading, *models, peak = numbers_from_python(_WORK.format(path=str(path), small=str(small)) + PRINT_PEAK)
+        whole, held = numbers_from_python(_COMMAND.format(path=str(path), small=str(small)) + PRINT_PEAK)
     yield alone("clicks", f"reading {pages * _SHOWN:,} impressions", ours=reading, unit="s")
     for name, each in zip(MODELS, models, strict=True):
         yield alone("clicks", f"reading and {name}", ours=reading + each, unit="s", below=60)
     yield alone("clicks", "memory, reading and all models", ours=peak / 1e3, unit="GB", below=2)
+    yield alone("clicks", "`querywise clicks`, from the log to the folder", ours=whole, unit="s")
+    yield alone("clicks", "memory, `querywise clicks`", ours=held / 1e3, unit="GB", below=2)
 
 
 def write_log(path: Path, pages: int) -> None:

@@ -19,11 +19,13 @@ from querywise.clicks.borrowing import alike
 from querywise.clicks.readers import from_events, read_clicks
 from querywise.data.click_judgments import read_gains
 from querywise.data.collections import read_collection
+from querywise.data.parquet.arrow import memory_to_read, open_parquet
 from querywise.errors import DataError
 from querywise.jobs.clicks import Asked, learn, write
 from querywise.retrieval.reading import read_judged
-from querywise.runtime.workers import ThisProcess, use_workers
+from querywise.runtime.workers import ITSELF, ThisProcess, use_workers
 from tests.clicking import Page, made_pages, rows_text
+from tests.commands import refused, run
 
 HEAD = "query,document,position,clicked,session,time\n"
 
@@ -149,12 +151,39 @@ def test_a_log_of_more_rows_than_memory_takes_is_refused(tmp_path: Path) -> None
     pq.write_table(pa.table(columns), tmp_path / "log.parquet", row_group_size=count)
     (tmp_path / "pages.tsv").write_text("query\tshown\tclicked\n" + ("q\t" + "a b c d e " * 40 + "\ta\n") * 1_500)
     events = ("here", event(query_response_hit_ids=["a"] * 4))
-    with use_workers(ThisProcess(memory=50_000_000)):
+    with use_workers(ThisProcess(memory=ITSELF + 30_000_000)):
         for name in ("log.csv.gz", "log.parquet", "pages.tsv"):
             with pytest.raises(DataError, match=r"rows of .* take.* memory"):
                 read_clicks(tmp_path / name)
         with pytest.raises(DataError, match="rows of a click log take"):
             from_events(events for _ in range(10**9))
+    told = refused(run(tmp_path, "clicks", "log.csv.gz", "--out", "out", "--memory", "330MB"))
+    assert "rows of a click log take 0.3 GB of memory; 0.3 GB are allowed. Give a part of the log." in told
+
+
+def test_long_texts_count_against_memory(tmp_path: Path) -> None:
+    """Of twenty row groups each has room, all of them have not."""
+    names = pa.array([f"{each:09000}" for each in range(20_000)])
+    columns = {"query": ["q"] * 20_000, "document": names, "clicked": [0] * 20_000}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet", row_group_size=1_000)
+    (tmp_path / "log.csv").write_text(HEAD + "".join(f"q,{each},1,0,1,1\n" for each in names.to_pylist()))
+    with use_workers(ThisProcess(memory=ITSELF + 100_000_000)):
+        for name in ("log.parquet", "log.csv"):
+            with pytest.raises(DataError, match=r"rows of a click log take 0\.[45] GB of memory; 0\.4 GB are allowed"):
+                read_clicks(tmp_path / name)
+
+
+def test_row_groups_that_are_read_in_turn_take_the_memory_of_one(tmp_path: Path) -> None:
+    columns = {"query": ["q"] * 3_000, "document": [f"d{each}" for each in range(3_000)], "clicked": [0, 1, 0] * 1_000}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet", row_group_size=1_000, use_dictionary=False)
+    file = open_parquet(tmp_path / "log.parquet")
+    whole = memory_to_read(tmp_path / "log.parquet", file, columns)
+    one = memory_to_read(tmp_path / "log.parquet", file, columns, by_group=True)
+    assert one == pytest.approx(whole / 3, rel=0.02)
+    empty = pa.table({name: pa.array(values)[:0] for name, values in columns.items()})
+    pq.write_table(empty, tmp_path / "none.parquet")
+    with pytest.raises(DataError, match="no impression in the log"):
+        read_clicks(tmp_path / "none.parquet")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv", "parquet"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import querywise.cli.options as options
+from querywise.cli.inputs import working
 from querywise.cli.options import command, print_json, say
 from querywise.errors import DataError
 from querywise.runtime.progress import shown
@@ -62,6 +63,9 @@ def clicks(
         ),
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Write report.html beside the judgments.")] = False,
+    memory: Annotated[
+        str | None, typer.Option(help="Refuse a log that takes more memory than this, as in 2GB, while it is read.")
+    ] = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -80,7 +84,7 @@ def clicks(
         raise DataError("--collection and --features: judgments are joined with one of them. Name one.")
     OUTPUT.check(out)
     asked = Asked(model, tuple(action or CLICKS), without_bots, weights, borrow, pairs)
-    with shown(quiet=quiet):
+    with shown(quiet=quiet), working(None, memory):
         found = learn(log, asked)
         written = write(out, found, asked, collection=collection, features=features, report=report, source=log)
     if as_json:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.compiled import compiled, inlined
+from querywise.runtime.compiled import compiled
 
 _Codes = NDArray[np.int32]
 _Positions = NDArray[np.int16]
@@ -63,31 +63,6 @@ def examination_step(
         examined[slot[cell]] += looked
 
 
-@inlined
-def _backward(
-    first: int,
-    size: int,
-    clicked: Bools,
-    pair: _Codes,
-    alpha: Floats,
-    sigma: Floats,
-    gamma: float,
-    seen: Floats,
-    unseen: Floats,
-) -> None:
-    """The chance of the clicks from every place of a page on, given that it is examined, or is not."""
-    seen[size] = unseen[size] = 1.0
-    for place in range(size - 1, -1, -1):
-        one = pair[first + place]
-        if clicked[first + place]:
-            after = sigma[one] + (1 - sigma[one]) * (1 - gamma)
-            seen[place] = alpha[one] * (after * unseen[place + 1] + (1 - sigma[one]) * gamma * seen[place + 1])
-            unseen[place] = 0.0
-        else:
-            seen[place] = (1 - alpha[one]) * ((1 - gamma) * unseen[place + 1] + gamma * seen[place + 1])
-            unseen[place] = unseen[place + 1]
-
-
 @compiled
 def chain_step(
     starts: Ints,
@@ -98,49 +73,43 @@ def chain_step(
     gamma: float,
     exposure: Floats,
     satisfied: Floats,
-    clicks: Floats,
     going: Floats,
 ) -> None:
-    """Expectations of a dynamic Bayesian network by forward and backward passes over every page.
+    """Add what a dynamic Bayesian network expects of the ends of pages, by a pass down and one up each.
 
-    exposure: examinations of every pair. satisfied, clicks: of every pair, clicks that ended a search and all clicks,
-    of rows that others follow. going: how often the user went on, and could have.
+    An end is the last click (`clicked`: whether there is one; else the first row) and all rows below, which have no
+    click. The user examined its first row and left at one of its rows: chance w_j of each, times 1 − γ above the last.
+    exposure: examinations of every pair below first rows. satisfied: of every pair, last clicks that ended a search.
+    going: how often the user went on, and could have.
     """
-    exposure[:] = 0.0
-    satisfied[:] = 0.0
-    clicks[:] = 0.0
-    going[:] = 0.0
-    longest = 0
+    longest = 1
     for page in range(len(starts) - 1):
         longest = max(longest, starts[page + 1] - starts[page])
-    seen, unseen = np.empty(longest + 1), np.empty(longest + 1)  # P(clicks from here on | examined or not)
+    left = np.empty(longest)  # the chance of leaving at every row, times what all have in common
     for page in range(len(starts) - 1):
-        first, end = starts[page], starts[page + 1]
-        size = end - first
-        _backward(first, size, clicked, pair, alpha, sigma, gamma, seen, unseen)
-        at = 1.0  # P(examined | clicks above)
+        first, size = starts[page], starts[page + 1] - starts[page]
+        if size == 1:
+            continue
+        one = pair[first]
+        content = sigma[one] if clicked[page] else 0.0
+        at = 1 - content
+        left[0] = content + at * (1 - gamma)
+        for place in range(1, size):
+            at *= gamma * (1 - alpha[pair[first + place]])
+            left[place] = at * (1 - gamma) if place + 1 < size else at
+        total = 0.0
         for place in range(size):
-            one, row = pair[first + place], first + place
-            total = at * seen[place] + (1 - at) * unseen[place]
-            looked = at * seen[place] / max(total, 1e-300)
-            exposure[one] += looked
-            if clicked[row]:
-                on = (1 - sigma[one]) * gamma
-                if place + 1 < size:
-                    stop = unseen[place + 1]
-                    whole = sigma[one] * stop + (1 - sigma[one]) * (1 - gamma) * stop + on * seen[place + 1]
-                    happy = sigma[one] * stop / max(whole, 1e-300)
-                    satisfied[one] += happy
-                    clicks[one] += 1
-                    going[0] += on * seen[place + 1] / max(whole, 1e-300)
-                    going[1] += 1 - happy
-                at = on
-            else:
-                if place + 1 < size:
-                    whole = (1 - gamma) * unseen[place + 1] + gamma * seen[place + 1]
-                    going[0] += looked * gamma * seen[place + 1] / max(whole, 1e-300)
-                    going[1] += looked
-                at = at * (1 - alpha[one]) / max(1 - at * alpha[one], 1e-12) * gamma
+            total += left[place]
+        total = max(total, 1e-300)
+        below = 0.0
+        for place in range(size - 1, 0, -1):
+            below += left[place]
+            examined = below / total
+            exposure[pair[first + place]] += examined
+            going[0] += examined
+            going[1] += examined if place + 1 < size else 0.0
+        going[1] += 1 - content / total
+        satisfied[one] += content / total
 
 
 @compiled

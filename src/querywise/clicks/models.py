@@ -310,19 +310,53 @@ def _sdbn(data: _Data, prior: Prior | None) -> ClickModel:
     return _with(_of_counts("sdbn", data, shown, clicks, prior), sigma=sigma, satisfaction=satisfaction)
 
 
+class _Ends(NamedTuple):
+    """The ends of pages, from the last click on, query after query, and what is certain of the rows above.
+
+    examined: of every pair, rows down to the first one of an end. followed: of every pair, clicks above other rows.
+    passed: rows above ends.
+    """
+
+    starts: Ints
+    clicked: Bools
+    pair: Codes
+    examined: Floats
+    followed: Floats
+    passed: float
+
+
+def _ends(data: _Data) -> _Ends:
+    log, pairs = data.log, len(data.keys)
+    first, clicked = log.starts[:-1].copy(), np.zeros(len(log), np.bool_)
+    last = np.flatnonzero(_down_to(data, first=False)[1])
+    first[log.page_of_row[last]], clicked[log.page_of_row[last]] = last, True
+    certain = np.arange(len(data.pair)) <= first[log.page_of_row]
+    followed = log.clicked.copy()
+    followed[log.starts[1:] - 1] = False
+    order = np.argsort(log.query, kind="stable")  # pairs of a query are near each other in memory
+    sizes = (log.starts[1:] - first)[order]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    rows = np.repeat(first[order] - starts[:-1], sizes) + np.arange(starts[-1])
+    examined, following = (np.bincount(data.pair[each], minlength=pairs) for each in (certain, followed))
+    passed = float(certain.sum() - len(log))
+    return _Ends(
+        starts, clicked[order], data.pair[rows], examined.astype(np.float64), following.astype(np.float64), passed
+    )
+
+
 def _dbn(data: _Data, prior: Prior | None) -> ClickModel:
     """EM over examinations and satisfactions, from where the simplified network is."""
     start = _sdbn(data, prior)
     known, alpha, sigma, gamma = start.prior, start.alpha, start.sigma, 0.9
-    exposure, satisfied, counted = (np.zeros(len(data.keys)) for _ in range(3))
-    going, clicks, log = np.zeros(2), start.clicks, data.log
+    ends, clicks = _ends(data), start.clicks
     for step in range(1, STEPS + 1):
-        kernels.chain_step(log.starts, log.clicked, data.pair, alpha, sigma, gamma, exposure, satisfied, counted, going)
+        exposure, satisfied, going = ends.examined.copy(), np.zeros(len(data.keys)), np.full(2, ends.passed)
+        kernels.chain_step(ends.starts, ends.clicked, ends.pair, alpha, sigma, gamma, exposure, satisfied, going)
         if prior is None and step in _PRIOR_AT:
             known = fitted_prior(clicks, exposure)
         before = gamma, sigma
         alpha = (known.a + clicks) / (known.a + known.b + exposure)
-        sigma = (start.satisfaction.a + satisfied) / (start.satisfaction.a + start.satisfaction.b + counted)
+        sigma = (start.satisfaction.a + satisfied) / (start.satisfaction.a + start.satisfaction.b + ends.followed)
         gamma = float((going[0] + 1) / (going[1] + 2))
         change = max(abs(gamma - before[0]), float(np.abs(sigma - before[1]).max(initial=0)))
         if step > _PRIOR_AT[-1] and change < TOLERANCE:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -30,7 +32,7 @@ from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.files import PathLike
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Json
-from querywise.runtime.workers import require_memory
+from querywise.runtime.workers import ITSELF, require_memory
 
 if TYPE_CHECKING:
     from querywise.data.parquet.arrow import Arrow
@@ -41,7 +43,10 @@ _FALSE = {"0", "0.0", "false", "f", "no", "n", ""}
 _MILLISECONDS = 1e11  # a time above is in milliseconds, not in seconds, since 1970
 _FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 and 9999
 _MOST_ORDINAL = 2**31 - 2
-_ROW_BYTES = 250  # of memory for a row: while rows become pages there are several copies
+_ROW_BYTES = 130  # of memory for a row, of which there are several copies at times
+_TEXT_BYTES = 150  # for a distinct text, beside its letters: its place in a table
+_EVENT_BYTES = 250  # for an event
+_INSTEAD = "Give a part of the log."
 _RECORDS = 100_000  # of events, between looks at the memory that they take
 CLICKS = ("click", "item_click")
 _IDS = ("query", "document", "session")
@@ -94,6 +99,15 @@ class _Parts:
     def __init__(self) -> None:
         self.queries, self.documents, self.sessions = Coder(), Coder(), Coder()
         self.blocks: list[Rows] = []
+        self._counted, self._bytes = [0, 0, 0], 0
+
+    def text_bytes(self) -> int:
+        """What the distinct texts take that came so far; those that are new since the last call are looked at."""
+        for place, each in enumerate((self.queries, self.documents, self.sessions)):
+            new = islice(reversed(each.known), len(each.known) - self._counted[place])
+            self._bytes += sum(sys.getsizeof(text) + _TEXT_BYTES for text in new)
+            self._counted[place] = len(each.known)
+        return self._bytes
 
     def whole(self, notes: Notes) -> Impressions:
         if not self.blocks:
@@ -114,7 +128,6 @@ def _from_table(blocks: Iterator[_Block]) -> Impressions:
     for first, block in blocks:
         count = len(block["query"])
         notes.rows += count
-        _require_room(notes.rows)
         query, document = _codes(parts.queries, block["query"]), _codes(parts.documents, block["document"])
         session = np.full(count, none, np.int32)
         if "session" in block:
@@ -125,12 +138,13 @@ def _from_table(blocks: Iterator[_Block]) -> Impressions:
         time = _times(block["time"], first) if "time" in block else np.full(count, np.nan)
         propensity = _numbers(block["propensity"], first, "propensity") if "propensity" in block else None
         parts.blocks.append(Rows(query, document, position, _clicks(block, first), session, time, propensity))
+        _require_room(notes.rows, parts.text_bytes())
     return parts.whole(notes)
 
 
-def _require_room(rows: int) -> None:
-    """Refuse a log of more rows than memory has room for, as soon as they are counted."""
-    require_memory(rows * _ROW_BYTES, f"{rows:,} rows of a click log take", "Give a part of the log.")
+def _require_room(rows: int, text_bytes: int = 0, row_bytes: int = _ROW_BYTES) -> None:
+    """Refuse a log of more rows and distinct texts than memory has room for, as soon as they are counted."""
+    require_memory(ITSELF + rows * row_bytes + text_bytes, f"{rows:,} rows of a click log take", _INSTEAD)
 
 
 def _codes(coder: Coder, values: Sequence[str] | Codes | Floats) -> Codes:
@@ -198,11 +212,13 @@ def _parquet_blocks(path: Path) -> Iterator[_Block]:
     wanted = columns_in(file.schema_arrow.names)
     _require_room(rows_of(file))
     ids = [own for name, own in wanted.items() if name in _IDS]
-    require_room_to_read(path, file, wanted.values(), ids, "Give a part of the log.")
+    require_room_to_read(path, file, wanted.values(), ids, _INSTEAD, by_group=True)
     try:
-        for batch in file.iter_batches(_BLOCK, columns=list(wanted.values()), use_threads=False):
-            yield first, {name: _arrow_column(batch.column(own), name, first) for name, own in wanted.items()}
-            first += batch.num_rows
+        for group in range(file.metadata.num_row_groups):  # each has room; a batch of several might not
+            chosen = {"row_groups": [group], "columns": list(wanted.values())}
+            for batch in file.iter_batches(_BLOCK, **chosen, use_threads=False):
+                yield first, {name: _arrow_column(batch.column(own), name, first) for name, own in wanted.items()}
+                first += batch.num_rows
     except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column that is there twice
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
 
@@ -340,7 +356,7 @@ def _from_lines(path: Path) -> Impressions:
             )
             notes.rows += count
             if notes.rows // _BLOCK > (notes.rows - count) // _BLOCK:
-                _require_room(notes.rows)
+                _require_room(notes.rows, shown.text_bytes())
             if len(shown.blocks) == _BLOCK:  # one array for many small ones
                 shown.blocks = [_joined(shown.blocks)]
     if shown.blocks:
@@ -386,7 +402,7 @@ def from_events(records: Records, actions: Sequence[str] = CLICKS) -> Impression
     for number, (where, record) in enumerate(records, start=1):
         pages.add(where, record, parts, clicks, notes, wanted)
         if number % _RECORDS == 0:
-            _require_room(max(number, pages.rows_so_far))
+            _require_room(max(number, pages.rows_so_far), parts.text_bytes(), _EVENT_BYTES)
     rows = pages.rows(parts)
     if rows is None:
         raise DataError(

@@ -286,18 +286,25 @@ def rows_of(file: Arrow) -> int:
     return max(int(metadata.num_rows), groups)
 
 
-def memory_to_read(path: Path, file: Arrow, columns: Iterable[str]) -> int:
-    """How many bytes it takes to read some columns of a Parquet file, by its footer and the heads of its pages."""
-    used = set(columns)
-    sizes, rows = _sizes(path, file, used), rows_of(file)
-    copied = sum(sizes[field.name] * _copies(field.type) for field in file.schema_arrow if field.name in used)
-    return rows * (_ROW_BYTES + _VALUE_BYTES * len(used)) + copied
+def memory_to_read(path: Path, file: Arrow, columns: Iterable[str], *, by_group: bool = False) -> int:
+    """How many bytes it takes to read some columns of a Parquet file, by its footer and the heads of its pages.
+
+    by_group: one row group after the other, so only the largest counts.
+    """
+    used, found = set(columns), [0]
+    every = range(file.metadata.num_row_groups)
+    for groups in [every[each : each + 1] for each in every] if by_group else [every]:
+        rows = file.metadata.row_group(groups[0]).num_rows if by_group else rows_of(file)
+        sizes = _sizes(path, file, used, groups)
+        copied = sum(sizes[field.name] * _copies(field.type) for field in file.schema_arrow if field.name in used)
+        found.append(rows * (_ROW_BYTES + _VALUE_BYTES * len(used)) + copied)
+    return max(found)
 
 
 def require_short_ids(path: Path, file: Arrow, columns: Iterable[str]) -> None:
     """Refuse a file whose footer, or pages, say that its ids are too long, before one of them is read."""
     columns = list(columns)
-    sizes, rows = _sizes(path, file, set(columns)), rows_of(file)
+    sizes, rows = _sizes(path, file, set(columns), range(file.metadata.num_row_groups)), rows_of(file)
     for name in columns:
         if sizes[name] > max(rows, 1) * _SURELY_LONG * LONGEST_ID:
             raise DataError(
@@ -306,22 +313,24 @@ def require_short_ids(path: Path, file: Arrow, columns: Iterable[str]) -> None:
             )
 
 
-def require_room_to_read(path: Path, file: Arrow, columns: Iterable[str], ids: Iterable[str], instead: str) -> None:
+def require_room_to_read(
+    path: Path, file: Arrow, columns: Iterable[str], ids: Iterable[str], instead: str, *, by_group: bool = False
+) -> None:
     """Refuse a Parquet file whose columns take more than the memory there is, or whose ids are too long."""
     columns = list(columns)
     require_short_ids(path, file, ids)
     require_memory(
-        memory_to_read(path, file, columns),
+        memory_to_read(path, file, columns, by_group=by_group),
         f"{path}: reading {rows_of(file)} rows of {len(columns)} columns takes",
         instead,
     )
 
 
-def _sizes(path: Path, file: Arrow, columns: Set[str]) -> Counter[str]:
-    """The bytes of some columns, decompressed, by the footer or by their pages: whichever says more."""
+def _sizes(path: Path, file: Arrow, columns: Set[str], groups: Iterable[int]) -> Counter[str]:
+    """The bytes of columns in some row groups, decompressed, by the footer or by their pages: whichever says more."""
     names, found = set(file.schema_arrow.names), Counter[str]()
     with path.open("rb", buffering=0) as opened:
-        for number in range(file.metadata.num_row_groups):
+        for number in groups:
             group = file.metadata.row_group(number)
             for place in range(group.num_columns):
                 column = group.column(place)
