@@ -490,6 +490,8 @@ def test_a_command_typed_wrongly_ends_with_how_it_is_meant(place: Path, command:
 
 ROWS = (
     "bm25",
+    "vectors",
+    "vectors-adapted",
     "rrf",
     "weights",
     "single",
@@ -513,6 +515,9 @@ def test_the_demonstration_compares_shows_and_leaves_files_that_can_be_searched(
         assert len(re.findall(rf"^\s*{name}\s+0\.\d{{4}}", text, re.MULTILINE)) == 2, "in both tables"
     assert "The standard library of this Python" in text
     assert "The largest gain" in text
+    flat = " ".join(text.split())
+    assert re.search(r"Teaching the query vectors .* ranked by vectors alone, mean_ndcg@10 0\.\d{4} → 0\.\d{4}", flat)
+    assert re.search(r"Trained both ways, blend has mean_ndcg@10 0\.\d{4} with vectors as they are and 0\.\d{4}", flat)
     for kind in ("home page", "topic distillation", "named page"):
         assert kind in text
     out = tmp_path / "querywise-demo"

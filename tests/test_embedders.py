@@ -19,7 +19,7 @@ import pytest
 
 from querywise.data.collections import Document
 from querywise.errors import DataError, Hint, ModelFileError
-from querywise.retrieval.embedders.lsa import LsaEmbedder, lsa_of
+from querywise.retrieval.embedders.lsa import LsaEmbedder, dimension_of, lsa_of
 from querywise.retrieval.embedders.named import check_name, embedded, find_embedder, require_allowed
 from querywise.retrieval.embedders.remote import KEY, RemoteEmbedder
 from querywise.retrieval.embedders.sentences import check_model_folder
@@ -565,3 +565,12 @@ def test_lsa_has_as_many_dimensions_as_are_asked_for() -> None:
         with pytest.raises(DataError, match="expected lsa, or lsa:DIMENSION"):
             check_name(name)
     require_allowed("lsa:64")
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [(0, 128), (9, 128), (2_559, 128), (2_560, 256), (5_119, 256), (5_120, 512), (6_000, 512), (10_000_000, 512)],
+)
+def test_lsa_has_a_tenth_of_the_documents_down_to_a_power_of_two(documents: int, expected: int) -> None:
+    assert dimension_of("lsa", documents) == expected
+    assert dimension_of("lsa:64", documents) == 64

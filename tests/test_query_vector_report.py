@@ -90,8 +90,10 @@ def test_the_nearest_training_query_is_of_the_fold_itself(helped: Findings) -> N
 def test_it_says_why_vectors_are_left_alone(tmp_path: Path) -> None:
     found = _compared("auto")
     assert found.vectors is not None
-    why = "left as they are: 96 judged queries to learn from, too few"
-    assert found.vectors.said == [f"Teaching the query vectors does not help here: in every fold they were {why}."]
+    assert found.vectors.said == [
+        "Teaching the query vectors was not tried: it takes 100 judged queries to learn from, and each fold has 96. "
+        "They stay as they are."
+    ]
     page = write_report(found, tmp_path / "report", title="t").read_text()
     assert found.vectors.said[0] in page
     assert not (tmp_path / "report" / "figures" / "vectors-gain.svg").exists()

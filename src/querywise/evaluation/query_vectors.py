@@ -13,6 +13,7 @@ from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation, evaluate_run
 from querywise.evaluation.rankings import by_quarter
 from querywise.evaluation.significance import TEST_NAMES, Comparison, Corrected, corrected, find_test
+from querywise.retrieval.adapted_vectors import FEWEST
 from querywise.retrieval.adapting import Taught
 from querywise.retrieval.features import ADAPTED
 from querywise.retrieval.lists import VECTORS
@@ -93,6 +94,13 @@ class VectorGains:
     @property
     def said(self) -> list[str]:
         """Whether it helped, by how much, for which queries, and what was chosen, in sentences."""
+        few = [each.adapter.teachers_ for each in self.taught if each.adapter.gain_ is None]
+        if not self.moved and len(few) == len(self.taught) and max(few) < FEWEST:
+            many = f"{min(few)} to {max(few)}" if min(few) < max(few) else f"{max(few)}"
+            return [
+                f"Teaching the query vectors was not tried: it takes {FEWEST} judged queries to learn from, and each "
+                f"fold has {many}. They stay as they are."
+            ]
         if not self.moved:
             why = "; ".join(dict.fromkeys(each.adapter.how() for each in self.taught))
             return [f"Teaching the query vectors does not help here: in every fold they were {why}."]
@@ -136,6 +144,13 @@ class VectorGains:
         sides = {side: [name for name, (_, each) in self.by_method.items() if each.side == side] for side in (1, -1)}
         if not self.by_method:
             return []
+        if len(self.by_method) == 1:
+            ((name, (before, test)),) = self.by_method.items()
+            after, told = before + test.found.difference, f"{p_in_words(test.p_holm)}, {TEST_NAMES[self.test]}"
+            return [
+                f"Trained both ways, {name} has {self.measure} {before:.4f} with vectors as they are and {after:.4f} "
+                f"with adapted ones ({test.found.difference:+.4f}, {told})."
+            ]
         better, worse = (", ".join(sides[side]) or "none" for side in (1, -1))
         many = counted(len(self.by_method), "method")
         return [f"Of {many} trained both ways, significantly better with adapted vectors: {better}; worse: {worse}."]

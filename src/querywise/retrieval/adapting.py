@@ -77,6 +77,7 @@ class Adaptation:
     kind: `auto` chooses, and moves queries only where cross-validation on the training queries shows a gain.
     top, vector_top: documents that BM25 and vectors find. skip_unknown: leave out judgments of unknown documents.
     candidates: `found`, or `judged`. clicks: a folder of judgments from clicks, whose gains count instead of grades.
+    gamma, l2: settings of the adapter; None is chosen on the training queries, which takes longer.
     """
 
     collection: Collection
@@ -87,6 +88,8 @@ class Adaptation:
     skip_unknown: bool = False
     candidates: str = FOUND
     clicks: Path | None = None
+    gamma: float | None = None
+    l2: float | None = None
 
     def fold(self, fold: Fold) -> Fold:
         """The same fold by vectors that learned from its training part alone; as it is where that gains nothing."""
@@ -102,7 +105,8 @@ class Adaptation:
     def learned(self, train: Judged) -> Adapted:
         """An adapter trained on these queries, and their candidates by vectors that were not trained on each."""
         queries, documents, gains = self.given(train)
-        adapter = AdaptedVectors(self.kind, gate=self.kind == "auto", blocks=documents.blocks or None)
+        blocks, gate = documents.blocks or None, self.kind == "auto"
+        adapter = AdaptedVectors(self.kind, gamma=self.gamma, l2=self.l2, gate=gate, blocks=blocks)
         groups, weights = np.asarray(train.groups, dtype=np.int64), train.query_weights
         adapted = adapter.fit_transform(queries, documents, gains, weights=weights, groups=groups)
         announce(adapter.said())

@@ -19,7 +19,7 @@ from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.threads import one_blas_thread
 from querywise.runtime.values import is_whole
 
-DIMENSION, MOST = 128, 4096  # as it is, and the most that can be asked for
+LEAST, USUAL, MOST = 128, 512, 4096  # dimensions chosen by the collection, and the most that can be asked for
 KEPT = "lsa"  # the array in the index
 _MORE, _STEPS = 16, 6  # directions beside those asked for, and iterations
 
@@ -52,19 +52,23 @@ class LsaEmbedder:
         return found
 
 
-def dimension_of(name: str) -> int | None:
-    """The dimension that a name asks for, `lsa` or `lsa:N`; None if it is neither, or N is out of range."""
+def dimension_of(name: str, documents: int = 0) -> int | None:
+    """The dimension that a name asks for, `lsa:N` or `lsa`; None if it is neither, or N is out of range.
+
+    `lsa` has a tenth of the documents, rounded down to a power of two, but at least 128 and at most 512.
+    """
     kind, colon, count = name.partition(":")
     if kind != "lsa" or not colon:
-        return DIMENSION if name == "lsa" else None
+        tenth = 1 << max((documents // 10).bit_length() - 1, 0)
+        return min(max(tenth, LEAST), USUAL) if name == "lsa" else None
     return int(count) if is_whole(count) and len(count) < 6 and 1 <= int(count) <= MOST else None
 
 
-def lsa_of(index: Index, dimension: int = DIMENSION) -> LsaEmbedder:
-    """The embedder that is kept with an index, or a new one of its documents."""
+def lsa_of(index: Index, name: str = KEPT) -> LsaEmbedder:
+    """The embedder that is kept with an index, or a new one of its documents, of the dimension that a name asks for."""
     kept = index.extra.get(KEPT)
     if kept is None:
-        return LsaEmbedder(index, _projection(index, dimension))
+        return LsaEmbedder(index, _projection(index, dimension_of(name, len(index)) or LEAST))
     if kept.ndim != 2 or kept.dtype != np.float32 or len(kept) != len(index.terms) or not np.isfinite(kept).all():
         raise ModelFileError("The LSA of this index does not fit its terms. Make the index anew.")
     return LsaEmbedder(index, kept.astype(np.float32, copy=False))

@@ -52,9 +52,9 @@ def find_embedder(name: str, index: Index, names: Sequence[str], *, most: int | 
     if name not in names:
         require_allowed(name)
     if name.partition(":")[0] == "lsa":
-        from querywise.retrieval.embedders.lsa import DIMENSION, dimension_of, lsa_of
+        from querywise.retrieval.embedders.lsa import lsa_of
 
-        return lsa_of(index, dimension_of(name) or DIMENSION)
+        return lsa_of(index, name)
     return _started(name, _has_key(name, names), most)
 
 
