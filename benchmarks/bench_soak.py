@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import attacks
+from benchmarks.bench_interleaving import measure_events
 from benchmarks.bench_service import request
 from benchmarks.costly import measure_explanations
 from benchmarks.fault_injection import measure_injected_faults
@@ -122,6 +123,7 @@ def measure_faults() -> Iterator[Result]:
             yield alone("faults", "growth by the same attacks again", ours=again, unit="MB", below=5)
     yield from measure_explanations(data)
     yield from measure_intruders()
+    yield from measure_events()
     yield from measure_writers()
     yield from measure_kills()
     yield from measure_reloads()

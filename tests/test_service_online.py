@@ -8,6 +8,7 @@ import json
 import re
 import signal
 import stat
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,7 @@ from querywise.service.routes import create_app
 from querywise.service.service import Service
 from querywise.storage import load, save, version_of
 from tests.commands import run
+from tests.event_faults import tried
 from tests.fruit import write_served
 from tests.serving import Serving, serving
 
@@ -362,6 +364,17 @@ def test_what_was_acknowledged_survives_a_kill_and_two_servers_share_a_log(model
     ]
     assert acknowledged <= set(kept)
     assert len(kept) == len(set(kept))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a process's limits are set from outside")
+def test_through_kills_full_disks_and_forged_ids_every_click_counts_once(models: Path, tmp_path: Path) -> None:
+    """Of two services; `python -m benchmarks faults` kills more."""
+    found = tried(models, tmp_path / "log", request_of(3), kills=2)
+    assert (found.lost, found.twice, found.taken, found.foreign, found.unranked) == (0, 0, 0, 0, 0), found
+    assert len(found.acknowledged) > 20
+    assert found.refused > 0, "while a disk was full"
+    assert found.forged > 10
 
 
 def test_a_last_line_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
