@@ -59,6 +59,7 @@ from querywise.jobs.clicks import write as write_clicks
 from querywise.jobs.rank import write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
+from querywise.online import log as log_module
 from querywise.online.log import EventLog
 from querywise.online.records import click_record
 from querywise.rankers.knn import KnnOffline2
@@ -321,6 +322,12 @@ def click(path: Path, number: int) -> None:
         log.close()
 
 
+def click_and_pack(path: Path, number: int) -> None:
+    click(path, number)
+    for each in path.glob("*.ndjson"):
+        log_module._packed(each)
+
+
 def clicked(path: Path) -> int:
     found = (record["event_attributes"] for _, record in logged_events(path))
     return len({each["object"]["object_id"] for each in found})  # type: ignore[index,call-overload]
@@ -429,6 +436,7 @@ WRITES = {
     "a grade in a log": Write(lambda path, number: judged(path, number, whole_bytes=0), grade_of),
     "a log that is compacted": Write(compacted, grade_of),
     "a click": Write(click, clicked, counted=True),
+    "a click that is packed": Write(click_and_pack, clicked, counted=True),
     "a finished fold": Write(keep, kept, anew=True),
     "a finished array": Write(
         lambda path, number: keep_part(path, number, np.full(3, float(number))),

@@ -12,7 +12,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -64,6 +64,7 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
 from querywise.methods import METHODS
+from querywise.online import log as log_module
 from querywise.online.impression_ids import read_id
 from querywise.online.log import EventLog
 from querywise.online.records import click_record
@@ -711,14 +712,22 @@ def _use_clicks(folder: Path) -> None:
 
 
 def _make_event_log(folder: Path) -> None:
+    """A file that was packed, and one that is added to."""
+    _add_events(folder, range(4))
+    for each in folder.glob("*.ndjson"):
+        log_module._packed(each)
+    _add_events(folder, range(2, 6))
+    (folder / ".orders.jsonl").write_text('{"query": "sofa 0", "documents": ["D2", "D1"]}\n')
+
+
+def _add_events(folder: Path, numbers: Iterable[int]) -> None:
     online = Online(EventLog(folder))
-    for number in range(4):
+    for number in numbers:
         rankings = {"a": ["D1", "D2"], "b": ["D2", "D3"]}
         shown = online.interleaved(InterleaveRequest(Query(text=f"sofa {number % 2}"), rankings, session=f"{number}"))
         line = click_record(shown.impression, shown.documents[0], "click", 1, 1_700_000_000.0)
         online.log.add(partial(bytes, line), len(line), awaited=True)
     online.log.close()
-    (folder / ".orders.jsonl").write_text('{"query": "sofa 0", "documents": ["D2", "D1"]}\n')
 
 
 def _use_event_log(folder: Path) -> None:
@@ -880,7 +889,7 @@ FORMATS = (
         _make_event_log,
         _use_event_log,
         unsigned,
-        ("online/log.py", "clicks/readers.py", "jobs/online.py"),
+        ("online/log.py", "clicks/readers.py", "jobs/online.py", "data/parquet/events.py"),
     ),
     Format(
         "judgments from clicks",

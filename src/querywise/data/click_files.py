@@ -30,6 +30,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 SHOWN = ("shown", "documents", "results", "impressions")  # of a log with a page a line
 _NEEDED = ("query", "document", "clicked")
 GROWING = "log-"  # how the names of files begin that a service adds events to
+PACKED = ".parquet"  # how those end that it has packed; without Arrow it is .ndjson.gz
 _EVENTS = ('"action_name"', '"user_query"', '"ubi_queries"', '"ubi_events"')
 _LOOKED = 65_536  # characters of a first line
 _LONGEST, _MOST_EMPTY = 10_000_000, 1_000_000  # characters of any other, and lines without any
@@ -151,16 +152,33 @@ def _parquet_names(path: Path) -> list[str]:
 
 def is_event_log(path: Path) -> bool:
     """Whether a path is a folder of events that a service adds to."""
-    return path.is_dir() and any(path.glob(f"{GROWING}*.ndjson*"))
+    if not path.is_dir():
+        return False
+    tables = path.glob(f"{GROWING}*{PACKED}")
+    return any(path.glob(f"{GROWING}*.ndjson*")) or any(map(_is_event_table, tables))
+
+
+def _is_event_table(path: Path) -> bool:
+    from querywise.data.parquet.events import is_event_table
+
+    return is_event_table(path)
 
 
 def logged_events(folder: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
     """Every record in a folder of events with where it stands, in the order in which files were begun."""
-    for file in sorted(folder.glob(f"{GROWING}*.ndjson*")):
-        if not file.is_file() or (file.suffix == ".gz" and file.with_suffix("").exists()):
+    tables = folder.glob(f"{GROWING}*{PACKED}")
+    for file in sorted([*folder.glob(f"{GROWING}*.ndjson*"), *tables]):
+        plain = file.with_suffix(".ndjson") if file.suffix == PACKED else file.with_suffix("")
+        if not file.is_file() or (file.suffix in (".gz", PACKED) and plain.exists()):
             continue  # a process was killed before it removed the one that it had packed
-        for number, record in events_of(file, growing=True):
+        for number, record in _packed_events(file) if file.suffix == PACKED else events_of(file, growing=True):
             yield f"{file}:{number}", record
+
+
+def _packed_events(path: Path) -> Iterator[tuple[int, Mapping[str, Json]]]:
+    from querywise.data.parquet.events import read_events
+
+    return read_events(path)
 
 
 def events_of(path: Path, *, growing: bool = False) -> Iterator[tuple[int, Mapping[str, Json]]]:

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
-from querywise.data.click_files import GROWING
+from querywise.data.click_files import GROWING, PACKED, events_of
 from querywise.errors import DataError
 from querywise.runtime.files import (
     OutputFolder,
@@ -33,7 +33,7 @@ from querywise.runtime.locks import locked
 from querywise.runtime.threads import DaemonThreadPool
 
 MOST_BYTES = 10_000_000_000  # of a folder
-FILE_BYTES = 50_000_000  # after which another file is begun, and this one packed
+FILE_BYTES = 50_000_000  # after which another file is begun, and this one packed as Parquet
 _WAITING_BYTES = 16_000_000  # of lines that are not written yet
 _CLOSING_SECONDS = 5.0  # for the last lines
 _GATHER_SECONDS = 0.5  # for lines that nobody waits for
@@ -192,12 +192,32 @@ def key_of(folder: Path) -> bytes | None:
         return None
 
 
+def _is_table(path: Path) -> bool:
+    """Make a Parquet file of it; False where Arrow is not installed, or where it has more than columns hold."""
+    from querywise.data.parquet.events import write_events
+
+    unfit = False
+    try:
+        with atomic_file(path.with_suffix(PACKED)) as beside:
+            try:
+                write_events((record for _, record in events_of(path)), beside)
+            except DataError:
+                unfit = True
+                raise
+    except DataError as error:
+        if not unfit:  # the disk
+            raise
+        logger.info("%s is not packed as Parquet: %s", path, error)
+    return not unfit
+
+
 def _packed(path: Path) -> None:
     """Pack a file that no lines are added to any more; until it is packed whole, it stays as it is."""
     try:
-        packed = atomic_file(path.with_name(f"{path.name}.gz"))
-        with packed as beside, open(path, "rb") as plain, gzip.open(beside, "wb", compresslevel=6) as out:
-            shutil.copyfileobj(plain, out)
+        if not _is_table(path):
+            packed = atomic_file(path.with_name(f"{path.name}.gz"))
+            with packed as beside, open(path, "rb") as plain, gzip.open(beside, "wb", compresslevel=6) as out:
+                shutil.copyfileobj(plain, out)
         path.unlink()
     except (DataError, OSError) as error:
         logger.warning("%s stays as it is: %s", path, error)
