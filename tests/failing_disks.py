@@ -45,6 +45,7 @@ from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged
 from querywise.errors import Hint, QuerywiseError
 from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.next_judgments import Pair
 from querywise.evaluation.pace import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Trained
@@ -56,6 +57,7 @@ from querywise.jobs.boosts import Learned
 from querywise.jobs.boosts import write as write_boosts
 from querywise.jobs.clicks import Asked, Found
 from querywise.jobs.clicks import write as write_clicks
+from querywise.jobs.next import read_draw, write_draw
 from querywise.jobs.rank import write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
@@ -475,6 +477,10 @@ WRITES = {
     "boosts": Write(
         lambda path, number: write_boosts(boosted(number), path),
         lambda path: int(read_boosts(path, ["title"]).boosts["title"]),
+    ),
+    "a draw of what to judge": Write(
+        lambda path, number: write_draw(path, [Pair("q", "d", 1.0, float(number))]),
+        lambda path: int(read_draw(path)[0].priority),
     ),
     "vectors that are kept": Write(keep_vectors, kept_vectors, counted=True),
     "times that are kept": Write(keep_times, kept_times, quiet=True),

@@ -135,6 +135,15 @@ def test_intervals_hold_and_depend_on_nothing_but_the_labels() -> None:
     assert agree(cheap, human, runs=runs).as_json() == agree(cheap, human, runs=runs).as_json()
 
 
+def test_the_order_of_the_files_does_not_matter() -> None:
+    cheap, human, runs = world(30)
+    turned = [{query: own[query] for query in reversed(own)} for own in (cheap, human)]
+    one, other = agree(cheap, human, runs=runs), agree(*turned, runs=runs)
+    assert one.measures == other.measures
+    assert [each.leaning for each in one.slices] == [each.leaning for each in other.slices]
+    assert one.choices[0].bias == pytest.approx(other.choices[0].bias)
+
+
 def test_pairs_are_cut_by_kind_length_and_rank() -> None:
     cheap, human, runs = world()
     classes = {query: "odd" if int(query[1:]) % 2 else "even" for query in human}

@@ -285,7 +285,7 @@ class _Pairs(NamedTuple):
 
     @staticmethod
     def of(cheap: Grades, human: Grades) -> _Pairs:
-        shared = [query for query, own in human.items() if any(each in cheap.get(query, {}) for each in own)]
+        shared = sorted(query for query, own in human.items() if any(each in cheap.get(query, {}) for each in own))
         if len(shared) < 2:
             raise DataError(
                 f"{len(shared)} of {counted(len(human), 'query')} that people judged have a document with both labels; "
@@ -448,7 +448,7 @@ def _leaning(sums: Floats) -> Floats:
 
 def _choices(cheap: Grades, human: Grades, runs: Sequence[Run], measure: str) -> Iterator[Choice]:
     """Every two runs; the intervals of the bias hold for all pairs together (Bonferroni)."""
-    both = [query for query in human if query in cheap]
+    both = sorted(query for query in human if query in cheap)
     top = {query: human[query] for query in both}
     by_cheap = {run.name: evaluate_run(run, cheap, measures=measure)[measure] for run in runs}
     by_human = {run.name: evaluate_run(run, top, measures=measure)[measure] for run in runs}
