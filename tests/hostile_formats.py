@@ -50,6 +50,7 @@ from querywise.data.vectors import CollectionVectors, as_vectors, read_vectors
 from querywise.errors import QuerywiseError
 from querywise.evaluation.compare import compare
 from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.next_judgments import Pair
 from querywise.evaluation.pace import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.tuning import TunedFit
@@ -59,6 +60,7 @@ from querywise.exports.writing import check_export_folder, export_hybrid, export
 from querywise.jobs.boosts import requests
 from querywise.jobs.clicks import Asked, learn
 from querywise.jobs.clicks import write as write_clicks
+from querywise.jobs.next import read_draw, write_draw
 from querywise.jobs.online import as_json, estimated, examine, sentences
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
@@ -484,6 +486,14 @@ def _make_shop(kind: str) -> Callable[[Path], None]:
 def _use_shop(folder: Path) -> None:
     for candidates in ("found", "judged"):
         finite(read_judged(folder, candidates=candidates).candidates.features)
+
+
+def _make_draw(folder: Path) -> None:
+    write_draw(folder / "next.tsv", [Pair("a", "d1", 0.5, 0.25), Pair("a", "d2", 0.75, 0.5), Pair("b", "d1", 1.0, 1.0)])
+
+
+def _use_draw(folder: Path) -> None:
+    finite([number for each in read_draw(folder / "next.tsv") for number in (each.share, each.priority)])
 
 
 def _make_boosts(folder: Path) -> None:
@@ -918,6 +928,7 @@ FORMATS = (
         ("data/click_judgments.py", "data/collections.py", "clicks/held_out.py"),
         linked=True,
     ),
+    Format("a draw of what to judge", _make_draw, _use_draw, unsigned, ("jobs/next.py",), linked=True),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
     Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/pace.py",)),
