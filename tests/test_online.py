@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import beta
@@ -146,16 +146,20 @@ def test_e_is_the_mixture_of_likelihood_ratios() -> None:
 
 @settings(max_examples=examples(100))
 @given(counts, counts, st.floats(0.001, 0.3))
+@example(71, 1, 0.001)
 def test_the_confidence_sequence_is_where_e_is_small(wins: int, losses: int, alpha: float) -> None:
     low, high = (float(each) for each in win_rates(np.array(wins), np.array(losses), alpha))
 
-    def above(rate: float) -> float:
-        return float(log_e_value(np.array(wins), np.array(losses), rate) + math.log(alpha))
+    def lowest(wins: int, losses: int) -> float:
+        def above(rate: float) -> float:
+            return float(log_e_value(np.array(wins), np.array(losses), rate) + math.log(alpha))
+
+        return float(brentq(above, 1e-300, wins / (wins + losses))) if wins else 0.0
 
     middle = wins / (wins + losses) if wins + losses else 0.5
     assert low <= middle <= high
-    assert low == pytest.approx(brentq(above, 1e-300, middle) if wins else 0, abs=1e-9)
-    assert high == pytest.approx(brentq(above, middle, 1 - 1e-16) if losses else 1, abs=1e-9)
+    assert low == pytest.approx(lowest(wins, losses), abs=1e-9)
+    assert high == pytest.approx(1 - lowest(losses, wins), abs=1e-9)  # near 1 there are fewer numbers than near 0
     decided = log_e_value(np.array(wins), np.array(losses)) >= -math.log(alpha)
     assert decided == (not low < 0.5 < high)
 
