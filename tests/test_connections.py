@@ -57,8 +57,12 @@ class Here:
 
     def line(self, *sent: bytes) -> socket.socket:
         found = socket.create_connection(("127.0.0.1", self.port), timeout=20)
-        for each in sent:
-            found.sendall(each)
+        try:
+            for each in sent:
+                found.sendall(each)
+        except OSError:
+            found.close()
+            raise
         return found
 
     def ask(self, *sent: bytes) -> bytes:
@@ -422,7 +426,8 @@ def test_answers_that_are_not_read_are_bounded_together(model: Path, patient: No
     asked = post(body, headers=JSON + b"Connection: close\r\n") if then == b"close" else post(body) + then
     with serving_here(model, most=400) as here, contextlib.ExitStack() as lines:
         for _ in range(12):  # the answer to each has 14 MB
-            lines.enter_context(here.line(asked))
+            with contextlib.suppress(ConnectionError):  # one that still sends may be the largest
+                lines.enter_context(here.line(asked))
         until(lambda: here.server.server_state.count <= 6)
         until(lambda: held_bytes(here) <= 30_000_000 + 16_000_000)
         assert here.is_well()

@@ -106,8 +106,8 @@ def test_a_document_that_the_engine_does_not_have_is_left_out_and_counted(folder
     ("words", "said"),
     [
         (["solar", "--store", "x"], "Unknown engine 'solar'. Known: opensearch, elasticsearch, solr."),
-        (["opensearch"], "Name what is logged"),
-        (["opensearch", "--store", "x", "--features", "features.json"], "Name what is logged"),
+        (["opensearch"], "Name what the engine computes"),
+        (["opensearch", "--store", "x", "--features", "features.json"], "Name what the engine computes"),
         (["solr", "--features", "features.json"], "Solr logs the features of a store"),
         (["opensearch", "--features", "qrels.tsv"], "qrels.tsv"),
         (["opensearch", "--features", "wrong.json"], "The features must be a list"),

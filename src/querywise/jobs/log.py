@@ -66,7 +66,10 @@ class EngineIndex:
         if self.engine not in ENGINES:
             raise DataError(f"Unknown engine {self.engine!r}. Known: {', '.join(ENGINES)}.")
         if (self.store is None) == (self.features is None):
-            raise DataError("Name what is logged: features, a file of queries, or store, a feature set in the engine.")
+            raise DataError(
+                "Name what the engine computes: features, a file with a query for each, or store, a feature set in the "
+                "engine; one of the two."
+            )
         if self.engine == "solr" and self.store is None:
             raise DataError(
                 "Solr logs the features of a store: put the file to schema/feature-store, and name the store.",

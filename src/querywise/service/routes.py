@@ -67,6 +67,11 @@ _EVENTS = msgspec.json.Decoder(schema.EventsRequest)
 _EVENTS_BYTES = 200_000  # of a request
 _VERDICT_SECONDS = 3.0  # that a verdict is waited for; reading a long log goes on meanwhile
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
+_Show = Annotated[int, Query(ge=1, le=1000, description="Documents to show.")]
+_Session = Annotated[
+    str | None, Query(min_length=1, max_length=200, description="Who asks, where two models are compared.")
+]
+_Teams = Annotated[bool, Query(description="Tell which of two models each document is credited to.")]
 
 
 def add_routes(app: Api, service: Service) -> None:
@@ -280,11 +285,9 @@ class LookupRoutes(_Routes):
                 "model's training, 50 if the model does not say; a smaller number makes that of words shorter.",
             ),
         ] = None,
-        show: Annotated[int, Query(ge=1, le=1000, description="Documents to show.")] = 10,
-        session: Annotated[
-            str | None, Query(min_length=1, max_length=200, description="Who asks, where two models are compared.")
-        ] = None,
-        teams: Annotated[bool, Query(description="Tell which of two models each document is credited to.")] = False,
+        show: _Show = 10,
+        session: _Session = None,
+        teams: _Teams = False,
     ) -> Response:
         """Find candidates and rank them, by this query's model and by one model for all."""
         if (q is None) == (qid is None):
@@ -470,11 +473,9 @@ class GatewayRoutes(_Routes):
         request: Request,
         q: Annotated[str, Query(min_length=1, max_length=10_000, description="What is looked for.")],
         kind: Annotated[str | None, Query(alias="class", max_length=1000, description="The query's class.")] = None,
-        show: Annotated[int, Query(ge=1, le=1000, description="Documents to show.")] = 10,
-        session: Annotated[
-            str | None, Query(min_length=1, max_length=200, description="Who asks, where two models are compared.")
-        ] = None,
-        teams: Annotated[bool, Query(description="Tell which of two models each document is credited to.")] = False,
+        show: _Show = 10,
+        session: _Session = None,
+        teams: _Teams = False,
     ) -> Response:
         """Have the search engine find documents, and rank them; only where the service is a gateway to an engine.
 
