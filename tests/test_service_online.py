@@ -210,7 +210,7 @@ def test_a_model_that_fails_leaves_the_other_alone(
     def failing(*_: object) -> None:
         raise DataError("no vector")
 
-    monkeypatch.setattr(online.against.current, "rank", failing)
+    monkeypatch.setattr(online.against.current, "answer", failing)
 
     async def asked() -> tuple[dict[str, Any], str]:
         transport = httpx.ASGITransport(create_app(service))

@@ -184,7 +184,7 @@ class LoadedModel:
         Several queries are numbered, because their ids need not differ.
         """
         queries = [request.query for request in requests]
-        self._check_queries(queries)
+        self.check_queries(queries)
         documents: list[Documents] = [request.documents or [] for request in requests]
         if len(requests) == 1 and isinstance(documents[0], Table):
             features = self.features.unpacked(documents[0], "documents")
@@ -206,7 +206,7 @@ class LoadedModel:
             missing=self._missing,
         )
 
-    def _check_queries(self, queries: Sequence[Query]) -> None:
+    def check_queries(self, queries: Sequence[Query]) -> None:
         """Refuse columns and vectors that the model does not look at, before anything is made of them."""
         places = places_of(queries)
         check_vectors(queries, self.vector_lengths, places)
@@ -248,13 +248,16 @@ class LoadedModel:
             answers = [answer]
         else:
             scores, answers = self._answered_apart(candidates, np.array(lacking))
+        return self.responses(requests, candidates, scores), answers
+
+    def responses(self, requests: Sequence[RankRequest], candidates: Candidates, scores: Floats) -> list[RankResponse]:
+        """The documents of some requests, best first."""
         names, best = candidates.document_ids or (), order(scores, candidates.starts)
         ranked = list(map(RankedDocument, [names[row] for row in best.tolist()], scores[best].tolist()))
-        responses = [
+        return [
             RankResponse(request.query.id, self.version, ranked[candidates.rows(number)][: request.top])
             for number, request in enumerate(requests)
         ]
-        return responses, answers
 
     def _answered_apart(self, candidates: Candidates, lacking: Bools) -> tuple[Floats, list[Answer]]:
         """The scores of all documents, and the answers to the queries with a vector and to those lacking one."""
@@ -273,7 +276,7 @@ class LoadedModel:
             wrong = next((document for document, score in own.items() if not math.isfinite(score)), None)
             if wrong is not None:
                 raise RequestDataError(f"The score of document {wrong!r} is no finite number.", f"runs.{name}")
-        self._check_queries([request.query])
+        self.check_queries([request.query])
         table = query_table((request.query.id or "0",), [request.query])
         answer = answer_to_query(self.ranker, table, request.runs)
         return named_weights(answer), answer

@@ -12,8 +12,6 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-import msgspec
-
 from querywise.contracts.answers import Answer
 from querywise.data.judged import Candidates
 from querywise.errors import DataError, QuerywiseError
@@ -107,18 +105,22 @@ class Online:
         self, model: LoadedModel, other: LoadedModel, asked: RankRequest, features: Floats | None
     ) -> tuple[list[RankResponse], list[Answer]]:
         """The answers of two models, interleaved; of the first alone, without an impression, if the other fails."""
-        [ours], behind = model.rank([asked], features)
+        candidates = model.candidates([asked], features)
+        answer, scores = model.answer(candidates)
+        show = len(scores) if asked.top is None else asked.top
         try:
-            [theirs], _ = other.rank([asked], features)
+            other.check_queries([asked.query])
         except QuerywiseError:
-            return [ours], behind
-        lists = [[each.id for each in answer.documents] for answer in (ours, theirs)]
-        arms = dict(zip(_names(model, other), lists, strict=True))
-        shown = self.shown(arms, asked.query, asked.session, asked.top, far=_is_far(behind[0]))
+            shown = None
+        else:
+            shown = self.searched(model, other, candidates, (answer, scores), asked.query, asked.session, show)
+        if shown is None:
+            return model.responses([asked], candidates, scores), [answer]
         # Scores of two models cannot be compared: documents have those of their positions, for who sorts by score.
         documents = [RankedDocument(each, 1 / place) for place, each in enumerate(shown.documents, start=1)]
         teams = shown.teams if asked.teams else None
-        return [msgspec.structs.replace(ours, documents=documents, impression=shown.impression, teams=teams)], behind
+        made = RankResponse(asked.query.id, model.version, documents, impression=shown.impression, teams=teams)
+        return [made], [answer]
 
     def searched(
         self,
