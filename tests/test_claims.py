@@ -2,47 +2,97 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from querywise.evaluation.rankings import DIFFICULTIES, Breakdown, Group
+from querywise.evaluation.significance import paired_t_test
 from querywise.reproduction import lin2011
-from querywise.reproduction.papers import claimed, untestable, write_findings
+from querywise.reproduction.papers import write_findings
+from querywise.reproduction.verdicts import CERTAIN, Part, alike, certain, claimed, paired, untestable, verdict, within
 
 TABLE = "| method | MAP |\n| --- | ---: |\n| one | 0.5 |\n"
 
 
 def test_the_claims_come_last_in_both_files(tmp_path: Path) -> None:
+    values = {"ours": np.array([0.5, 0.75, np.nan, 1.0]), "theirs": np.array([0.25, 0.5, 0.1, 0.8])}
     claims = [
-        claimed("It rises", "+1 %", same=True, p=0.03, paper="< 0.01"),
+        claimed("It rises", "+1 %", [Part(0.1, 0.03, "t", ("ours", "theirs"))], paper="< 0.01"),
         untestable("It is known", "nobody judged it"),
     ]
-    written = write_findings(tmp_path, {"sweep": [0.1]}, [TABLE, TABLE], claims)
+    written = write_findings(tmp_path, {"sweep": [0.1]}, [TABLE, TABLE], claims, queries="abcd", values=values)
     assert written == tmp_path / "table.md"
     text = written.read_text()
-    assert text.startswith(TABLE + "\n" + TABLE + "\n| the paper | its p | here | our p | outcome |")
-    assert "| It rises | < 0.01 | +1 % | 0.0300 | same direction, significant |" in text
-    assert text.rstrip().endswith("| It is known |  |  |  | not testable here, because nobody judged it |")
+    assert text.startswith(TABLE + "\n" + TABLE + "\n| the paper | its p | here | our p | verdict |")
+    assert "| It rises | < 0.01 | +1 % | 0.0300 | reproduced, significant |" in text
+    assert text.rstrip().endswith("| It is known |  |  |  | not testable: nobody judged it |")
     content = json.loads((tmp_path / "numbers.json").read_text())
     assert list(content) == ["sweep", "printed", "claims"]
-    expected = {"claim": "It rises", "paper": "< 0.01", "here": "+1 %", "p": 0.03}
-    assert content["claims"][0] == {**expected, "outcome": "same direction, significant"}
+    expected = {"claim": "It rises", "paper": "< 0.01", "here": "+1 %", "p": 0.03, "outcome": "reproduced, significant"}
+    parts = content["claims"][0].pop("parts")
+    assert content["claims"][0] == expected
+    assert parts == [Part(0.1, 0.03, "t", ("ours", "theirs"))._asdict() | {"columns": ["ours", "theirs"]}]
+    stored = json.loads(gzip.decompress((tmp_path / "values.json.gz").read_bytes()))
+    assert stored["queries"] == ["a", "b", "c", "d"]
+    assert stored["columns"] == {"ours": [0.5, 0.75, None, 1.0], "theirs": [0.25, 0.5, 0.1, 0.8]}
 
 
 @pytest.mark.parametrize(
-    ("same", "p", "outcome"),
+    ("parts", "p", "outcome"),
     [
-        (True, 0.049, "same direction, significant"),
-        (True, 0.05, "same direction, not significant"),
-        (True, None, "same direction, not significant"),
-        (False, 0.001, "not reproduced"),
-        (False, 0.9, "not reproduced"),
+        ([Part(0.1, 0.049)], 0.049, "reproduced, significant"),
+        ([Part(0.1, 0.001), Part(0.1, 0.05)], 0.05, "reproduced, not significant"),
+        ([Part(0.1)], None, "reproduced, no test"),
+        ([Part(0.1, 0.01), Part(0.2)], 0.01, "reproduced, significant"),
+        ([Part(-0.1)], None, "not reproduced"),
+        ([Part(0.0, 1.0)], None, "not reproduced"),
+        ([Part(0.1, 1e-9), Part(-0.1, 0.6)], 1.0, "not reproduced"),
+        ([Part(-0.1, 0.02), Part(-0.1, 0.03), Part(0.1, 1e-9)], 0.06, "not reproduced"),
+        ([Part(-0.1, 0.02), Part(-0.1, 0.8)], 0.04, "reversed"),
+        ([Part(-0.1, 0.049)], 0.049, "reversed"),
     ],
 )
-def test_one_rule_for_all_claims(same: bool, p: float | None, outcome: str) -> None:
-    assert claimed("a", "b", same=same, p=p).outcome == outcome
+def test_one_rule_for_all_claims(parts: list[Part], p: float | None, outcome: str) -> None:
+    found = claimed("a", "b", parts)
+    assert found.p == pytest.approx(p) if p is not None else found.p is None
+    assert found.outcome == outcome
+    assert verdict(parts) == (found.p, outcome)
+
+
+def test_what_could_not_come_out_otherwise_has_no_p() -> None:
+    found = certain("It can be done", "it can")
+    assert (found.p, found.outcome) == (None, CERTAIN)
+
+
+def test_a_paired_part_counts_the_queries_that_are_known_and_belong() -> None:
+    values = {
+        "ours": np.array([1.0, 3.0, np.nan, 9.0]),
+        "theirs": np.array([0.0, 1.0, 5.0, 0.0]),
+        "easy": np.array([1.0, 1.0, 1.0, 0.0]),
+    }
+    assert paired(values, "ours", "theirs").difference == pytest.approx(4.0)
+    found = paired(values, "ours", "theirs", sign=-1, among="easy")
+    assert found.difference == pytest.approx(-1.5)
+    assert found.p == pytest.approx(paired_t_test(np.array([1.0, 3.0]), np.array([0.0, 1.0])).p)
+    assert (found.columns, found.sign, found.among, found.test) == (("ours", "theirs"), -1, "easy", "t")
+
+
+def test_alike_is_tested_within_a_bound_and_reversed_beyond_it() -> None:
+    spread = np.random.default_rng(0).normal(0, 0.01, 200)
+    near, far = ({"a": 0.5 + shift + spread, "b": np.full(200, 0.5)} for shift in (0.001, 0.05))
+    assert claimed("", "", [alike(near, "a", "b", 0.01)]).outcome == "reproduced, significant"
+    assert claimed("", "", [alike(far, "a", "b", 0.01)]).outcome == "reversed"
+
+
+def test_a_threshold_has_no_test() -> None:
+    outside = within(0.51, 0.55, 0.65)
+    assert outside.p is None
+    assert outside.difference == pytest.approx(-0.04)
+    assert claimed("", "", [within(0.6, 0.55, 0.65)]).outcome == "reproduced, no test"
 
 
 def test_without_claims_nothing_is_said_of_them(tmp_path: Path) -> None:
@@ -57,9 +107,18 @@ def test_the_papers_words_for_difficulty_are_found_in_our_groups() -> None:
     groups = [
         Group(label, 5, {"single": 0.5, "transform": 0.5 + gain}, {"transform": 0.2}) for label, gain in gains.items()
     ]
-    found = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups)), "transform")
-    assert found.here == "hard +0.0100 (p = 0.20), normal +0.0200 (p = 0.20), easy -0.0300 (p = 0.20)"
-    assert found.outcome == "same direction, not significant"
-    fewer = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups[:3])), "transform")
-    assert fewer.outcome == "not testable here"
+    noise = np.tile([-0.03, 0.03, -0.02, 0.02, 0.0], 4)
+    values = {"single | map": np.full(20, 0.5), "transform | map": 0.5 + np.repeat([*gains.values()], 5) + noise}
+    values |= {
+        word: np.repeat([0.0] * (place + 1) + [1.0] + [0.0] * (2 - place), 5)
+        for place, word in enumerate(("hard", "normal", "easy"))
+    }
+    found = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups)), "transform", values)
+    ps = [part.p or 0 for part in found.parts]
+    said = ("hard +0.0100", "normal +0.0200", "easy -0.0300")
+    assert found.here == ", ".join(f"{each} (p = {p:.2f})" for each, p in zip(said, ps, strict=True))
+    assert found.p == max(ps)
+    assert found.outcome == "reproduced, not significant"
+    fewer = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups[:3])), "transform", values)
+    assert fewer.outcome == "not testable"
     assert fewer.here == "there are no easy queries"

@@ -15,6 +15,7 @@ from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS, PEERS
 from querywise.reproduction import zha2006
+from querywise.reproduction.verdicts import OUTCOMES
 from querywise.storage import load, read_manifest
 from tests import commands
 
@@ -143,9 +144,7 @@ def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: P
     assert set(swept["change_ratio_by_parts"]["knn-offline-1"]) == {"1", "2", "4"}
     assert numbers["stability"]["share_within_our_bound"] == 1.0
     assert all(each["largest_change"] <= each["bound"] for each in numbers["stability"]["one_pair_left_out"])
-    assert {each["outcome"] for each in numbers["claims"]} <= {
-        "same direction, significant", "same direction, not significant", "not reproduced", "not testable here",
-    }  # fmt: skip
+    assert {each["outcome"] for each in numbers["claims"]} <= {*OUTCOMES}
     drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
     assert drawn >= {"ndcg.svg", "map-against-k.svg", "change-ratio-against-k.svg"}
 
@@ -167,7 +166,7 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, 
     rows = list(numbers["comparison"]["methods"])
     assert rows[:4] == ["single", "naive", "select-ranker", "transform"], "the paper's rows come first"
     assert len(numbers["groups"]["transform"]) == 1, "a fold"
-    assert {each["outcome"] for each in numbers["claims"]} >= {"not testable here"}
+    assert {each["outcome"] for each in numbers["claims"]} >= {"not testable"}
     drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
     assert drawn == {"against-clusters.svg", "by-rank.svg", "relevant.svg"}
 
@@ -215,7 +214,7 @@ def test_a_quick_run_shows_every_table_and_says_on_top_that_it_is_quick(paper: s
     assert text.startswith("**A quick run: the first fold and thin grids.")
     assert "20 test queries" in text, "one fold"
     assert text.count("| --- |") >= 4, "the tables"
-    assert "| the paper | its p | here | our p | outcome |" in text
+    assert "| the paper | its p | here | our p | verdict |" in text
     assert json.loads((tmp_path / "report" / "numbers.json").read_text())["quick"] is True
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +26,26 @@ from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.rankings import class_shares
-from querywise.evaluation.significance import equivalence_test, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, tune_or_fit
-from querywise.locality.neighborhoods import Search
+from querywise.locality.neighborhoods import Everyone, Nearest, Search
 from querywise.methods import METHODS
 from querywise.rankers.neighbors import fitted_view
 from querywise.report.tables import Table
 from querywise.reproduction.geng2008_sweep import (
     CLASSES,
+    GAMMA,
     KNN,
     MAIN,
     ONLINE_HINGE,
     PAPER,
+    PARTS,
     SINGLE,
     SWEPT,
     Sweep,
+    at_share,
     by_paper,
+    by_part,
     stability,
     stability_text,
     sweep,
@@ -50,17 +54,25 @@ from querywise.reproduction.geng2008_sweep import (
 from querywise.reproduction.papers import (
     FLAVOUR,
     NO_BACK_OFF,
-    Claim,
-    claimed,
     fitting,
-    gain_of,
     line_figure,
-    p_of,
+    p_text,
     plane_figure,
     rows_table,
     tests_of,
-    untestable,
     write_findings,
+)
+from querywise.reproduction.verdicts import (
+    Claim,
+    Values,
+    alike,
+    certain,
+    claimed,
+    column,
+    paired,
+    untestable,
+    values_of,
+    within,
 )
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
@@ -70,8 +82,10 @@ from querywise.runtime.values import JsonObject, Settings
 ALIKE = 0.01  # of mean NDCG: the largest difference that counts as none
 _F1, _AROUND = 0.6, 0.05  # "about 60 %": within five points
 _LOW, _MIDDLE, _HIGH = 0.05, 0.3, 0.85  # shares k/m that claims on k are tested at
+_SMALL = 0.5  # γ: half as many pairs changed as the smaller set has
 _PAPERS_P = "< 0.05"
-_THEIRS = tuple(map(by_paper, KNN))
+NEAREST = (1, 5, 10)
+SAME, BY_CHANCE = "share of the same class", "all"
 FEWER = (10, 30)  # stored models, where not one per training query
 MANY = 600  # training queries beyond which less is tried
 TOP = 50  # the paper's T
@@ -110,167 +124,175 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     }
     _draw(out, compared, swept)
     tables = [*_tables(compared), sweep_table(swept), stability_text(found)]
-    claims = claims_of(compared, swept, seen.f1, seen.shares, seen.chance)
-    return write_findings(out, numbers, tables, claims, quick=quick)
+    values = {**values_of(compared), **swept.as_values(), **seen.as_values()}
+    claims = claims_of(values, swept, seen.f1)
+    queries = compared.judged.candidates.query_ids
+    return write_findings(out, numbers, tables, claims, quick=quick, queries=queries, values=values)
 
 
-def claims_of(compared: Compared, swept: Sweep, f1: Sequence[float], shares: Floats, chance: Floats) -> list[Claim]:
-    """Every claim. f1: of QC's classifier by fold; shares: of neighbours of a query's class, chance: of all queries."""
+def claims_of(values: Values, swept: Sweep, f1: Sequence[float]) -> list[Claim]:
+    """Every claim. f1: of QC's classifier by fold."""
     return [
-        _beats(compared, by_paper(SINGLE), "All three KNN methods beat Single in mean NDCG"),
-        *_about_classes(compared, f1),
-        _alike(compared),
-        *_about_k(swept),
-        _nearer(shares, chance),
-        _larger(swept),
+        _beats(values, SINGLE, "All three KNN methods beat Single in mean NDCG"),
+        *_about_classes(values, f1),
+        _alike(values),
+        *_about_k(swept, values),
+        *_nearer(values),
+        _larger(swept, values),
     ]
 
 
-def _about_classes(compared: Compared, f1: Sequence[float]) -> list[Claim]:
+def _about_classes(values: Values, f1: Sequence[float]) -> list[Claim]:
     beaten, no_better = "All three beat QC in mean NDCG", "QC is no better than Single in mean NDCG"
     about = f"QC's classifier reaches F1 of about {100 * _F1:.0f} % (±{100 * _AROUND:.0f} points)"
-    if by_paper(CLASSES) not in compared.names:
+    if not f1:
         ps = (_PAPERS_P, "", "")
         return [
             untestable(claim, "there are no classes", paper=p)
             for claim, p in zip((beaten, no_better, about), ps, strict=True)
         ]
-    rivals = by_paper(CLASSES), by_paper(SINGLE)
-    gain, p = gain_of(compared, *rivals, MAIN), p_of(compared, *rivals, MAIN)
+    lower = paired(values, *(column(by_paper(name), MAIN) for name in (CLASSES, SINGLE)), sign=-1)
     mean = float(np.mean(f1))
     return [
-        _beats(compared, by_paper(CLASSES), beaten),
-        claimed(no_better, f"{gain:+.4f}", same=gain <= 0, p=p),
-        claimed(about, f"{100 * mean:.0f} %", same=abs(mean - _F1) <= _AROUND),
+        _beats(values, CLASSES, beaten),
+        claimed(no_better, f"{-lower.difference:+.4f}", [lower]),
+        claimed(about, f"{100 * mean:.0f} %", [within(mean, _F1 - _AROUND, _F1 + _AROUND)]),
     ]
 
 
-def _beats(compared: Compared, rival: str, claim: str) -> Claim:
-    gains = {name: gain_of(compared, by_paper(name), rival, MAIN) for name in KNN}
-    p = max(p_of(compared, name, rival, MAIN) for name in _THEIRS)
-    here = ", ".join(f"{name} {gain:+.4f}" for name, gain in gains.items())
-    return claimed(claim, here, same=all(gain > 0 for gain in gains.values()), p=p, paper=_PAPERS_P)
+def _beats(values: Values, rival: str, claim: str) -> Claim:
+    parts = {name: paired(values, column(by_paper(name), MAIN), column(by_paper(rival), MAIN)) for name in KNN}
+    here = ", ".join(f"{name} {part.difference:+.4f} ({p_text(part.p or 0.0)})" for name, part in parts.items())
+    return claimed(claim, here, [*parts.values()], paper=_PAPERS_P)
 
 
-def _alike(compared: Compared) -> Claim:
-    values = [compared.evaluations[name][MAIN] for name in _THEIRS]
-    pairs = [(a, b) for place, a in enumerate(values) for b in values[place + 1 :]]
-    largest = max(abs(float(a.mean() - b.mean())) for a, b in pairs)
+def _alike(values: Values) -> Claim:
+    names = [column(by_paper(name), MAIN) for name in KNN]
+    parts = [alike(values, ours, theirs, ALIKE) for ours, theirs in combinations(names, 2)]
     return claimed(
         f"Online, Offline-1 and Offline-2 are alike: mean NDCG within ±{ALIKE}",
-        f"largest difference {largest:.4f}; p of the test of equivalence",
-        same=largest < ALIKE,
-        p=max(equivalence_test(a, b, ALIKE).p for a, b in pairs),
+        f"largest difference {ALIKE - min(part.difference for part in parts):.4f}; p of the test of equivalence",
+        parts,
     )
 
 
-def _about_k(swept: Sweep) -> list[Claim]:
-    low, middle, whole = (swept.values[ONLINE_HINGE][share] for share in (_LOW, _MIDDLE, 1.0))
+def _about_k(swept: Sweep, values: Values) -> list[Claim]:
+    def online(share: float, measure: str) -> str:
+        return at_share(ONLINE_HINGE, share, measure)
+
     tests = {
-        (measure, said): paired_t_test(middle[:, place], other[:, place])
-        for place, measure in enumerate(SWEPT[:2])
-        for said, other in ((f"{100 * _LOW:g} %", low), ("m", whole))
+        (measure, said): paired(values, online(_MIDDLE, measure), online(other, measure))
+        for measure in SWEPT[:2]
+        for said, other in ((f"{100 * _LOW:g} %", _LOW), ("m", 1.0))
     }
     here = ", ".join(
         f"{measure.upper()} against {said} {each.difference:+.4f}" for (measure, said), each in tests.items()
     )
     rising = claimed(
-        "Quality rises with k, is best at 20 to 50 % of m, and falls (Figure 8)",
+        f"Quality rises with k, is best at 20 to 50 % of m, and falls (Figure 8; tested at {100 * _MIDDLE:g} % "
+        f"against {100 * _LOW:g} % and m)",
         f"Online at k = {100 * _MIDDLE:g} %: {here}",
-        same=all(each.difference > 0 for each in tests.values()),
-        p=max(each.p for each in tests.values()),
+        [*tests.values()],
     )
-    first, second = (swept.ratios[name] for name in KNN[1:])
+    first, second = KNN[1:]
     below = [share for share in swept.shares if share < 1]
-    apart = [_compared(second[share], first[share]) for share in below]
-    lower = sum(gap > 0 for gap, _ in apart)
-    less = claimed(
-        "Offline-1 changes less than Offline-2 (Figure 9)",
-        f"at {lower} of {len(below)} k below m",
-        same=lower == len(below),
-        p=max(p for _, p in apart),
-    )
-    falls = [_compared(each[_LOW], each[_HIGH]) for each in (first, second)]
-    ends = [float(np.nanmean(each[1.0])) for each in (first, second)]
+    apart = [paired(values, at_share(second, share, GAMMA), at_share(first, share, GAMMA)) for share in below]
+    lower = sum(part.difference > 0 for part in apart)
+    less = claimed("Offline-1 changes less than Offline-2 (Figure 9)", f"at {lower} of {len(below)} k below m", apart)
     points = ", ".join(
-        f"{name} {' '.join(f'{np.nanmean(each[share]):.3f}' for share in (_LOW, _HIGH, 1.0))}"
-        for name, each in zip(KNN[1:], (first, second), strict=True)
+        f"{name} {' '.join(f'{np.nanmean(swept.ratios[name][share]):.3f}' for share in (_LOW, _HIGH, 1.0))}"
+        for name in KNN[1:]
     )
-    to_zero = claimed(
-        "The change ratio goes to 0 as k goes to m (Figure 9)",
-        f"at k = {100 * _LOW:g} %, {100 * _HIGH:g} % and m: {points}",
-        same=max(ends) == 0 and all(gap > 0 for gap, _ in falls),
-        p=max(p for _, p in falls),
-    )
-    return [rising, less, to_zero]
+    to_zero = "The change ratio goes to 0 as k goes to m (Figure 9)"
+    largest = max(float(np.nanmean(swept.ratios[name][share])) for name in KNN[1:] for share in swept.shares)
+    ends = max(float(np.nanmax(swept.ratios[name][1.0])) for name in KNN[1:])
+    found = f"at k = {100 * _LOW:g} %, {100 * _HIGH:g} % and m: {points}"
+    return [
+        rising,
+        claimed(
+            f"The change ratio is always small (Figure 9; its mean below {_SMALL} at every k, a limit of ours)",
+            f"at most {largest:.3f}",
+            [within(largest, -1.0, _SMALL)],
+        ),
+        less,
+        certain(to_zero, f"{found}; with k = m all models have the same pairs")
+        if ends == 0
+        else claimed(to_zero, found, [within(ends, -1.0, 0.0)]),
+    ]
 
 
-def _nearer(shares: Floats, chance: Floats) -> Claim:
-    claim = "Near queries are of the same class more often than by chance (Figure 1)"
-    known = ~np.isnan(shares)
-    if not known.any():
-        return untestable(claim, "there are no classes")
-    found = paired_t_test(shares[known], chance[known])
-    here = f"{100 * shares[known].mean():.1f} %, by chance {100 * chance[known].mean():.1f} %"
-    return claimed(claim, here, same=found.difference > 0, p=found.p)
+def _nearer(values: Values) -> list[Claim]:
+    """Figure 1 is about near queries: the nearest ones alone, not the k that were chosen to learn from."""
+    claims = {
+        count: f"Of the {count} nearest training queries more are of the query's class than by chance (Figure 1)"
+        for count in NEAREST
+    }
+    if column(SAME, str(NEAREST[0])) not in values:
+        return [untestable(claim, "there are no classes") for claim in claims.values()]
+    parts = {count: paired(values, column(SAME, str(count)), column(SAME, BY_CHANCE)) for count in NEAREST}
+    chance = float(np.nanmean(values[column(SAME, BY_CHANCE)]))
+    return [
+        claimed(
+            claims[count],
+            f"{100 * np.nanmean(values[column(SAME, str(count))]):.1f} %, by chance {100 * chance:.1f} %",
+            [part],
+        )
+        for count, part in parts.items()
+    ]
 
 
-def _larger(swept: Sweep) -> Claim:
+def _larger(swept: Sweep, values: Values) -> Claim:
     """γ with a quarter of the training queries above that with half, and that above γ with all."""
-    steps = [_compared(*pair) for each in swept.by_parts.values() for pair in ((each[0], each[1]), (each[1], each[2]))]
+    steps = [
+        paired(values, by_part(name, PARTS[place]), by_part(name, PARTS[place + 1]))
+        for name in swept.by_parts
+        for place in range(len(PARTS) - 1)
+    ]
     here = "; ".join(
         f"{name} {', '.join(f'{np.nanmean(part):.2f}' for part in each)}" for name, each in swept.by_parts.items()
     )
-    return claimed(
-        "The change ratio is smaller on a larger collection (Figure 9)",
-        f"with a quarter, half and all training queries: {here}",
-        same=all(gap > 0 for gap, _ in steps),
-        p=max(p for _, p in steps),
-    )
-
-
-def _compared(ours: Floats, theirs: Floats) -> tuple[float, float]:
-    """The mean difference over the queries where both are known, and its p."""
-    known = ~np.isnan(ours) & ~np.isnan(theirs)
-    found = paired_t_test(ours[known], theirs[known])
-    return found.difference, found.p
+    claim = "The change ratio is smaller on a larger collection (Figure 9)"
+    return claimed(claim, f"with a quarter, half and all training queries: {here}", steps)
 
 
 class _Seen:
-    """What only the fitted rankers know: the classifier's F1, and how many neighbours are of a query's own class."""
+    """What only the fitted rankers know: the classifier's F1, and how many near queries are of a query's own class."""
 
     def __init__(self) -> None:
         self.f1: list[float] = []
         self._shares: list[Floats] = []
-        self._chance: list[Floats] = []
 
     def look(self, fold: Fold, name: str, ranker: Any) -> None:
         """Called with every fitted ranker."""
         if name == by_paper(CLASSES):
             self.f1.append(ranker.f1_)
         if name == by_paper(KNN[0]) and any(fold.test.classes):
-            members = ranker.training_queries(fold.test.candidates)
-            self._shares.append(class_shares(members, fold.train.classes, fold.test.classes))
-            self._chance.append(np.array([np.mean([each == own for each in fold.train.classes])
-                                          for own in fold.test.classes]))  # fmt: skip
+            view = ranker.locality_.view_
+            places = [view.points(part.candidates) for part in (fold.test, fold.train)]
+            self._shares.append(near_shares(places[0], places[1], fold))
 
-    @property
-    def shares(self) -> Floats:
-        """Of every test query with a class, the share of its neighbours that are of the same."""
-        return np.concatenate([np.zeros(0), *self._shares])
-
-    @property
-    def chance(self) -> Floats:
-        """The same share among all training queries."""
-        return np.concatenate([np.zeros(0), *self._chance])
+    def as_values(self) -> Values:
+        """Of every test query with a class, the share of its nearest training queries, and of all, that are of it."""
+        if not self._shares:
+            return {}
+        names = [column(SAME, str(each)) for each in (*NEAREST, BY_CHANCE)]
+        return dict(zip(names, np.concatenate(self._shares).T, strict=True))
 
     @property
     def locality(self) -> dict[str, float] | None:
-        """The share of neighbours of the same class, and what it would be by chance."""
-        known = ~np.isnan(self.shares)
-        if not known.any():
-            return None
-        return {"share": float(self.shares[known].mean()), "chance": float(self.chance[known].mean())}
+        """The means of these shares."""
+        found = {name: float(np.nanmean(each)) for name, each in self.as_values().items()}
+        return found or None
+
+
+def near_shares(points: Floats, training: Floats, fold: Fold) -> Floats:
+    """Queries × (1, 5, 10 nearest, all): the share of training queries of the own class; NaN without a class.
+
+    points, training: places of the test and of the training queries; those equally distant share a place.
+    """
+    found = [Nearest(min(count, len(training))).fit(training).weights(points) for count in NEAREST]
+    found.append(Everyone().fit(training).weights(points))
+    return np.column_stack([class_shares(each, fold.train.classes, fold.test.classes) for each in found])
 
 
 class _Rows:
@@ -414,7 +436,7 @@ def _draw(out: Path, compared: Compared, swept: Sweep) -> None:
             out / f"{measure.replace('@', '-')}-against-k.svg",
             percent,
             {name: [point[measure] for point in points] for name, points in swept.quality.items()},
-            level={SINGLE: swept.single[measure]},
+            level={SINGLE: swept.level[measure]},
             labels=("k, % of the training queries", measure.upper()),
             title=f"{measure.upper()} against k, no prior",
         )

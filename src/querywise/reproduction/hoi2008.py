@@ -33,16 +33,14 @@ from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.papers import (
     FLAVOUR,
     NO_BACK_OFF,
-    Claim,
-    claimed,
     fitting,
-    gain_of,
     line_figure,
     p_of,
     p_text,
     rows_table,
     write_findings,
 )
+from querywise.reproduction.verdicts import Claim, Part, Values, claimed, column, paired, values_of, within
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, JsonObject, Settings
@@ -99,7 +97,8 @@ def reproduce(folds: Folds, out: Path, *, rankers: Sequence[int] | None = None, 
     swept = _sweep(parts, size.gammas)
     seconds = {name: _seconds(name, parts[0], size.times) for name in (SER, SSER, SVM, *CLASSIC, *OTHERS)}
     kept = _kept(parts)
-    claims = _claims(compared, seconds, size.gammas, swept[_line(None)])
+    values = values_of(compared)
+    claims = _claims(values, seconds, size.gammas, swept[_line(None)])
     numbers: JsonObject = {
         "columns": [column + 1 for column in columns],
         "comparison": compared.as_json(),
@@ -117,7 +116,8 @@ def reproduce(folds: Folds, out: Path, *, rankers: Sequence[int] | None = None, 
         _time_table(seconds),
     ]
     _draw(out, compared, swept, size.gammas)
-    return write_findings(out, numbers, tables, claims, quick=quick)
+    queries = compared.judged.candidates.query_ids
+    return write_findings(out, numbers, tables, claims, quick=quick, queries=queries, values=values)
 
 
 def _columns(width: int, rankers: Sequence[int] | None) -> tuple[Sequence[int], str]:
@@ -254,41 +254,41 @@ def _time_table(seconds: dict[str, float]) -> Table:
     return Table(columns, rows, caption)
 
 
-def _claims(
-    compared: Compared, seconds: dict[str, float], gammas: Sequence[float], swept: Sequence[float]
-) -> list[Claim]:
+def _claims(values: Values, seconds: dict[str, float], gammas: Sequence[float], swept: Sequence[float]) -> list[Claim]:
     best = gammas[int(np.argmax(swept))]
     return [
-        _above(compared, "SSER has the best MAP of the seven (Figure 1)", SSER, SEVEN, ["map"]),
-        _above(compared, "SSER is above SER (Figure 1)", SSER, [SER], ["map"]),
-        _above(compared, "SSER is the best of the seven at ranks 1 and 2 (Figure 2)", SSER, SEVEN, _AT[:2]),
-        _above(
-            compared, "SER is above RankBoost, AdaRank and MHR-BC", SER, ["rankboost", "adarank", "mhr-bc"], ["map"]
-        ),
-        _above(compared, "SER is a little below Ranking SVM", SVM, [SER], ["map"]),
+        _above(values, "SSER has the best MAP of the seven (Figure 1)", SSER, SEVEN, ["map"]),
+        _above(values, "SSER is above SER (Figure 1)", SSER, [SER], ["map"]),
+        _above(values, "SSER is the best of the seven at ranks 1 and 2 (Figure 2)", SSER, SEVEN, _AT[:2]),
+        _above(values, "SER is above RankBoost, AdaRank and MHR-BC", SER, ["rankboost", "adarank", "mhr-bc"], ["map"]),
+        _above(values, "SER is a little below Ranking SVM", SVM, [SER], ["map"]),
         claimed(
-            "The best γ is close to 0.5 (Figure 3)",
+            f"The best γ is close to 0.5 (Figure 3; from {_NEAR[0]:g} to {_NEAR[1]:g})",
             f"best of those swept: {best:g}, MAP {max(swept):.4f} against {swept[0]:.4f} at γ = 0",
-            same=_NEAR[0] <= best <= _NEAR[1],
+            [within(best, _NEAR[0] - 1e-9, _NEAR[1] + 1e-9)],
         ),
         claimed(
-            "Training SER and SSER takes a fraction of Ranking SVM's time (Table 3)",
+            "Training SER and SSER takes a fraction of Ranking SVM's time (Table 3; less than it)",
             f"{seconds[SER] / seconds[SVM]:.2g} and {seconds[SSER] / seconds[SVM]:.2g} times ours",
-            same=max(seconds[SER], seconds[SSER]) < seconds[SVM],
+            [Part(seconds[SVM] - max(seconds[SER], seconds[SSER]))],
         ),
     ]
 
 
-def _above(compared: Compared, claim: str, name: str, rivals: Sequence[str], measures: Sequence[str]) -> Claim:
-    """One row is above some others by some measures; p is the largest of all."""
-    pairs = [(rival, measure) for measure in measures for rival in rivals if rival != name]
-    gains = {pair: gain_of(compared, name, *pair) for pair in pairs}
-    ps = {pair: p_of(compared, name, *pair) for pair in pairs}
+def _above(values: Values, claim: str, name: str, rivals: Sequence[str], measures: Sequence[str]) -> Claim:
+    """One row is above some others by some measures."""
+    parts = {
+        (rival, measure): paired(values, column(name, measure), column(rival, measure))
+        for measure in measures
+        for rival in rivals
+        if rival != name
+    }
     nearest = {
-        measure: min((pair for pair in pairs if pair[1] == measure), key=gains.__getitem__) for measure in measures
+        measure: min((pair for pair in parts if pair[1] == measure), key=lambda pair: parts[pair].difference)
+        for measure in measures
     }
     here = "; ".join(
-        f"{name} {gains[pair]:+.4f} {measure.upper()} against {pair[0]}, {p_text(ps[pair])}"
+        f"{name} {parts[pair].difference:+.4f} {measure.upper()} against {pair[0]}, {p_text(parts[pair].p or 0.0)}"
         for measure, pair in nearest.items()
     )
-    return claimed(claim, here, same=all(gain > 0 for gain in gains.values()), p=max(ps.values()))
+    return claimed(claim, here, [*parts.values()])

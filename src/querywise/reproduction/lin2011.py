@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +27,40 @@ from querywise.data.folds import Fold, Folds
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import oracle_gap
-from querywise.evaluation.rankings import Breakdown, Example, difficulty_breakdown, extremes, relevant_documents
-from querywise.evaluation.significance import equivalence_test, paired_t_test
+from querywise.evaluation.rankings import (
+    Breakdown,
+    Example,
+    by_difficulty,
+    difficulty_breakdown,
+    extremes,
+    relevant_documents,
+)
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tune
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table, values_and_p
 from querywise.reproduction.papers import (
     FLAVOUR,
-    Claim,
-    claimed,
     counts_figure,
     fitting,
     gain_of,
     line_figure,
-    p_of,
     rows_table,
     tests_of,
-    untestable,
     write_findings,
+)
+from querywise.reproduction.verdicts import (
+    Claim,
+    Part,
+    Values,
+    alike,
+    certain,
+    claimed,
+    column,
+    paired,
+    untestable,
+    values_of,
+    within,
 )
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import make_folder
@@ -62,6 +77,7 @@ MEASURES = ("map", *PRECISIONS, *GAINS, "mean_ndcg")
 COUNTS = (1, 5, 10, 20, 50, 100)
 FEW_COUNTS = (1, 10, 100)  # of a quick run
 _BOUNDS = ("UpperBound", "RelevantOnly")
+_ALONE = "single of the sweep | map"
 _THIN = (NAIVE, TRANSFORM)  # SelectRanker has Naive's groups
 ALIKE = 0.01  # of MAP: the largest difference that counts as none
 _RANK, _AROUND = 19, 5  # "around the 19th": within five places
@@ -106,7 +122,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
         "difficulty": [group._asdict() for group in difficulty.groups],
         "chosen": {name: compared.parameters(name) for name in compared.names},
         "groups": {name: list(folds) for name, folds in groups.items()},
-        "sweep": asdict(swept),
+        "sweep": {name: each for name, each in asdict(swept).items() if name != "values"},
         "relevant": relevant_documents(compared).tolist(),
     }
     headings = {each: "mean NDCG" if each == "mean_ndcg" else each.upper() for each in MEASURES}
@@ -118,7 +134,11 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
         _examples_table((*best, *worst)),
     ]
     _draw(out, compared, swept)
-    return write_findings(out, numbers, tables, claims_of(compared, swept, difficulty), quick=quick)
+    values = {**values_of(compared), **swept.values, **_of_difficulty(compared)}
+    return write_findings(
+        out, numbers, tables, claims_of(compared, swept, difficulty, values), quick=quick,
+        queries=compared.judged.candidates.query_ids, values=values,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -130,10 +150,9 @@ class Sweep:
     map: dict[str, list[float]]
     groups: dict[str, list[int]]  # over all folds
     thin_groups: dict[str, list[int]]
-    relevant_only_p: list[float]  # against the single model
-    upper_bound_p: list[float]  # against the next smaller number of clusters
     by_rank: list[float]
     single_rank: int | None
+    values: Values  # average precision of every test query
 
 
 def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[int]) -> Sweep:
@@ -165,18 +184,26 @@ def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[i
     length = min(map(len, ranked))
     by_rank = sum(each[:length] for each in ranked) / sum(len(fold.test) for fold in folds)
     below = np.flatnonzero(by_rank <= level)
-    upper, routed = ([np.concatenate(parts) for parts in lines[name]] for name in _BOUNDS)
+    values = {
+        _swept(name, count): np.concatenate(parts)
+        for name, each in lines.items()
+        for count, parts in zip(counts, each, strict=True)
+    }
     return Sweep(
         clusters=list(counts),
         single=level,
         map={name: [float(np.concatenate(parts).mean()) for parts in each] for name, each in lines.items()},
         groups=groups,
         thin_groups=thin,
-        relevant_only_p=[paired_t_test(each, alone).p for each in routed],
-        upper_bound_p=[paired_t_test(more, fewer).p for fewer, more in pairwise(upper)],
         by_rank=np.asarray(by_rank).tolist(),
         single_rank=int(below[0]) + 1 if len(below) else None,
+        values={**values, _ALONE: alone},
     )
+
+
+def _swept(name: str, count: int) -> str:
+    """The column of a method at a number of clusters."""
+    return column(name, f"{count} clusters", "map")
 
 
 def _precision(ranker: Any, fold: Fold) -> Floats:
@@ -202,98 +229,106 @@ def sweep_table(swept: Sweep) -> Table:
     return Table((Column("clusters"), *columns), tuple(rows), caption)
 
 
-def claims_of(compared: Compared, swept: Sweep, difficulty: Breakdown) -> list[Claim]:
+def claims_of(compared: Compared, swept: Sweep, difficulty: Breakdown, values: Values) -> list[Claim]:
     """Every claim."""
-    naive = gain_of(compared, NAIVE, SINGLE, "map")
+    naive = paired(values, f"{NAIVE} | map", f"{SINGLE} | map", sign=-1)
     return [
         untestable("All three beat LETOR's rank-aggregation baselines (Table 1)", "those used other data"),
-        claimed("Naive is worse than RankSVM in MAP", f"{naive:+.4f}", same=naive < 0,
-                p=p_of(compared, NAIVE, SINGLE, "map")),
-        _alike(compared),
+        claimed("Naive is worse than RankSVM in MAP", f"{-naive.difference:+.4f}", [naive]),
+        _alike(values),
         _mostly_better(compared),
-        _best_in(compared, TRANSFORM, ("map",), "Transform has the best MAP (MQ2007)"),
-        _best_in(compared, SELECT, PRECISIONS[:3], "SelectRanker has the best P@1, P@2 and P@5 (MQ2007)"),
-        _best_in(compared, SELECT, GAINS, "SelectRanker has the best NDCG (MQ2007)"),
+        _best_in(values, TRANSFORM, ("map",), "Transform has the best MAP (MQ2007)"),
+        _best_in(values, SELECT, PRECISIONS[:3], "SelectRanker has the best P@1, P@2 and P@5 (MQ2007)"),
+        _best_in(values, SELECT, GAINS, "SelectRanker has the best NDCG (MQ2007)"),
         *_about_selection(swept),
-        *(_about_difficulty(difficulty, name) for name in _AGGREGATED),
+        *(_about_difficulty(difficulty, name, values) for name in _AGGREGATED),
         untestable("Misspelled queries gain (Table 4)", "no query text with known misspellings is at hand"),
-    ]  # fmt: skip
+    ]
 
 
-def _alike(compared: Compared) -> Claim:
-    gains = {name: gain_of(compared, name, SINGLE, "map") for name in _AGGREGATED}
-    values = compared.evaluations
+def _alike(values: Values) -> Claim:
+    parts = [alike(values, f"{name} | map", f"{SINGLE} | map", ALIKE) for name in _AGGREGATED]
+    gains = {name: paired(values, f"{name} | map", f"{SINGLE} | map").difference for name in _AGGREGATED}
     return claimed(
         f"SelectRanker and Transform do not differ from RankSVM in MAP: within ±{ALIKE}",
         ", ".join(f"{name} {gain:+.4f}" for name, gain in gains.items()) + "; p of the test of equivalence",
-        same=all(abs(gain) < ALIKE for gain in gains.values()),
-        p=max(equivalence_test(values[name]["map"], values[SINGLE]["map"], ALIKE).p for name in _AGGREGATED),
+        parts,
         paper="no difference significant",
     )
 
 
 def _mostly_better(compared: Compared) -> Claim:
-    """Of every method, most differences are gains; p is the largest of theirs."""
+    """Of every method, most differences are gains."""
     gains = {name: [each for each in MEASURES if gain_of(compared, name, SINGLE, each) > 0] for name in _AGGREGATED}
     here = "; ".join(f"{name} in {len(each)} of {len(MEASURES)} measures" for name, each in gains.items())
     return claimed(
-        "SelectRanker and Transform are better than RankSVM in most measures (MQ2008)",
+        "SelectRanker and Transform are better than RankSVM in most measures (MQ2008; more than half)",
         here,
-        same=all(len(each) > len(MEASURES) / 2 for each in gains.values()),
-        p=max((p_of(compared, name, SINGLE, each) for name, known in gains.items() for each in known), default=None),
+        [Part(len(each) / len(MEASURES) - 0.5) for each in gains.values()],
         paper="not significant",
     )
 
 
-def _best_in(compared: Compared, name: str, measures: Sequence[str], claim: str) -> Claim:
+def _best_in(values: Values, name: str, measures: Sequence[str], claim: str) -> Claim:
     rivals = [rival for rival in (SINGLE, *METHOD_NAMES) if rival != name]
-    gains = {each: {rival: gain_of(compared, name, rival, each) for rival in rivals} for each in measures}
-    least = {each: min(found, key=lambda rival: found[rival]) for each, found in gains.items()}
-    here = ", ".join(f"{each.upper()} {gains[each][rival]:+.4f} against {rival}" for each, rival in least.items())
-    return claimed(
-        claim,
-        f"against the best other: {here}",
-        same=all(gain > 0 for found in gains.values() for gain in found.values()),
-        p=max(p_of(compared, name, rival, each) for each in measures for rival in rivals),
+    parts = {
+        (each, rival): paired(values, column(name, each), column(rival, each))
+        for each, rival in product(measures, rivals)
+    }
+    least = {each: min(rivals, key=lambda rival: parts[each, rival].difference) for each in measures}
+    here = ", ".join(
+        f"{each.upper()} {parts[each, rival].difference:+.4f} against {rival}" for each, rival in least.items()
     )
+    return claimed(claim, f"against the best other: {here}", [*parts.values()])
 
 
 def _about_selection(swept: Sweep) -> list[Claim]:
-    upper, only = (np.array(swept.map[name]) for name in ("UpperBound", "RelevantOnly"))
-    counts, level, rank = swept.clusters, swept.single, swept.single_rank
-    gains = ", ".join(f"{value - level:+.4f} with {count}" for count, value in zip(counts[1:], only[1:], strict=True))
+    counts, rank, values = swept.clusters, swept.single_rank, swept.values
+    only = {count: paired(values, _swept("RelevantOnly", count), _ALONE) for count in counts[1:]}
+    upper = [float(values[_swept("UpperBound", count)].mean()) for count in counts]
+    growing = [
+        paired(values, _swept("UpperBound", more), _swept("UpperBound", fewer)) for fewer, more in pairwise(counts)
+    ]
+    room = "UpperBound leaves much room, the more the more clusters (Figure 2)"
+    here = f"{upper[1]:.4f} with {counts[1]} clusters, {upper[-1]:.4f} with {counts[-1]}"
     return [
         claimed(
             "Routed by its true relevant documents, Naive beats RankSVM (RelevantOnly, Figure 2)",
-            f"{gains} clusters",
-            same=bool(np.all(only[1:] > level)),
-            p=max(swept.relevant_only_p[1:]),
+            f"{', '.join(f'{each.difference:+.4f} with {count}' for count, each in only.items())} clusters",
+            [*only.values()],
         ),
-        claimed(
-            "UpperBound leaves much room, the more the more clusters (Figure 2)",
-            f"{upper[1]:.4f} with {counts[1]} clusters, {upper[-1]:.4f} with {counts[-1]}",
-            same=bool(np.all(np.diff(upper) > 0) and upper[-1] > level),
-            p=max(swept.upper_bound_p),
-        ),
+        certain(room, f"{here}; the best of more models is chosen by the judgments themselves")
+        if all(each.difference > 0 for each in growing)
+        else claimed(room, here, growing),
         claimed(
             f"RankSVM is reached at about the {_RANK}th best of 100 models (Figure 3; ±{_AROUND} places)",
             "never" if rank is None else f"at rank {rank}",
-            same=rank is not None and abs(rank - _RANK) <= _AROUND,
+            [Part(-1.0) if rank is None else within(rank, _RANK - _AROUND - 0.5, _RANK + _AROUND + 0.5)],
         ),
     ]
 
 
-def _about_difficulty(found: Breakdown, name: str) -> Claim:
+def _of_difficulty(compared: Compared) -> Values:
+    """1 for the queries of each kind, 0 for the others."""
+    found = by_difficulty(relevant_documents(compared))
+    return {word: found[label].astype(np.float64) for label, word in _PAPERS_WORDS.items()}
+
+
+def _about_difficulty(found: Breakdown, name: str, values: Values) -> Claim:
     """Table 3: better where there are few relevant documents, worse where there are many."""
     claim = f"{name} is better on hard and normal queries and worse on easy ones (Table 3)"
-    groups = {_PAPERS_WORDS[group.label]: group for group in found.groups if group.label in _PAPERS_WORDS}
+    labels = {_PAPERS_WORDS[group.label] for group in found.groups if group.label in _PAPERS_WORDS}
     wanted = {"hard": 1, "normal": 1, "easy": -1}
-    if len(groups) < len(wanted):
-        return untestable(claim, f"there are no {' and no '.join(sorted({*wanted} - {*groups}))} queries")
-    gains = {label: group.means[name] - group.means[SINGLE] for label, group in groups.items()}
-    here = ", ".join(f"{label} {gains[label]:+.4f} (p = {group.p[name]:.2f})" for label, group in groups.items())
-    same = all(gains[label] * wanted[label] > 0 for label in gains)
-    return claimed(claim, here, same=same, p=max(group.p[name] for group in groups.values()))
+    if len(labels) < len(wanted):
+        return untestable(claim, f"there are no {' and no '.join(sorted({*wanted} - labels))} queries")
+    parts = {
+        label: paired(values, f"{name} | map", f"{SINGLE} | map", sign=sign, among=label)
+        for label, sign in wanted.items()
+    }
+    here = ", ".join(
+        f"{label} {wanted[label] * part.difference:+.4f} (p = {part.p:.2f})" for label, part in parts.items()
+    )
+    return claimed(claim, here, [*parts.values()])
 
 
 def _fits(reference: int | str | None, *, quick: bool) -> dict[str, Fit]:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from querywise.data.judged import Judged
 from querywise.display.tables import COLOURS, MARKERS, legend
 from querywise.display.tables import looks as looks_of
 from querywise.evaluation.compare import Compared
-from querywise.evaluation.significance import SIGNIFICANT, paired_t_test
+from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
-from querywise.report.tables import Cell, Column, Table
+from querywise.report.tables import Column, Table
+from querywise.reproduction.verdicts import VALUES, Claim, Values, claims_table, write_values
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import atomic_text
 from querywise.runtime.progress import track
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 FLAVOUR = "letor4"
 NO_BACK_OFF: Settings = {"back_off": None}  # the papers' algorithms answer every query by its neighbours, however far
 NUMBERS = "numbers.json"
-NOT_TESTABLE = "not testable here"
 _QUICK = "**A quick run: the first fold and thin grids. It shows the shape of the tables; do not quote its numbers.**\n"
 Sets = Mapping[str, Callable[[], Folds]]  # by name, what reads one
 _CLOSE = 1.3  # times a position: nearer ones have room for one number
@@ -105,33 +105,6 @@ def rows_table(
     return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()]))
 
 
-class Claim(NamedTuple):
-    """A claim with the paper's p, the result here with our p, and what the one rule says of it."""
-
-    claim: str
-    paper: str
-    here: str
-    p: float | None
-    outcome: str
-
-
-def claimed(claim: str, here: str, *, same: bool, p: float | None = None, paper: str = "") -> Claim:
-    """A claim by the one rule: the direction is the paper's or not, and if it is, p is below 0.05 or not.
-
-    `same`: every difference that the claim names has the paper's sign. `p`: the largest of their p; without a test
-    (None) nothing is significant. `paper`: the p that the paper prints.
-    """
-    if not same:
-        return Claim(claim, paper, here, p, "not reproduced")
-    sure = p is not None and p < SIGNIFICANT
-    return Claim(claim, paper, here, p, f"same direction, {'' if sure else 'not '}significant")
-
-
-def untestable(claim: str, because: str, *, paper: str = "") -> Claim:
-    """A claim that this data cannot test, and why."""
-    return Claim(claim, paper, because, None, NOT_TESTABLE)
-
-
 def p_text(p: float) -> str:
     """As in `p = 0.041`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
@@ -144,17 +117,22 @@ def write_findings(
     claims: Sequence[Claim] = (),
     *,
     quick: bool | None = None,
+    queries: Sequence[str] = (),
+    values: Values | None = None,
 ) -> Path:
     """Write numbers.json and table.md into a folder, the claims last in both; returns the table's path.
 
     What the tables print is in numbers.json too, cell by cell. quick: whether it was a quick run, where there are any.
+    values: what all of it rests on, a number for each of the queries, which values.json.gz gets.
     """
     texts = [each if isinstance(each, str) else each.markdown() for each in tables]
     texts = [_QUICK, *texts] if quick else texts
     content = {**({} if quick is None else {"quick": quick}), **numbers, "printed": [_printed(each) for each in texts]}
     if claims:
-        content["claims"] = [each._asdict() for each in claims]
-        texts.append(_table(claims))
+        content["claims"] = [{**each._asdict(), "parts": [part._asdict() for part in each.parts]} for each in claims]
+        texts.append(claims_table(claims))
+    if values is not None:
+        write_values(out / VALUES, queries, values)
     with atomic_text(out / NUMBERS) as file:
         json.dump(content, file, indent=1)
         file.write("\n")
@@ -168,17 +146,6 @@ def _printed(table: str) -> list[Json]:
     lines = [line for line in table.splitlines() if line.strip()]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return [list(row) for row, line in zip(rows, lines, strict=True) if not line.startswith("| ---")]
-
-
-def _table(claims: Sequence[Claim]) -> str:
-    columns = (Column("the paper"), Column("its p"), Column("here"), Column("our p", "p"), Column("outcome"))
-    rows: list[tuple[Cell, ...]] = [
-        (each.claim, each.paper, "", None, f"{NOT_TESTABLE}, because {each.here}")
-        if each.outcome == NOT_TESTABLE
-        else each
-        for each in claims
-    ]
-    return Table(columns, tuple(rows)).markdown()
 
 
 def each_in_a_folder(sets: Sets, out: Path, reproduce: Callable[[Folds, Path], Path], kept: str) -> dict[str, Path]:

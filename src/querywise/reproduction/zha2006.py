@@ -44,7 +44,18 @@ from querywise.evaluation.tuning import Tuned, cross_validated, tune
 from querywise.methods import METHODS
 from querywise.rankers.atvt import ATVT
 from querywise.report.tables import Cell, Column, Table, columns_of
-from querywise.reproduction.papers import Claim, claimed, gains_figure, line_figure, p_text, untestable, write_findings
+from querywise.reproduction.papers import gains_figure, line_figure, p_text, write_findings
+from querywise.reproduction.verdicts import (
+    Claim,
+    Part,
+    Values,
+    certain,
+    claimed,
+    column,
+    paired,
+    untestable,
+    values_of,
+)
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import make_folder
 from querywise.runtime.values import Grid, JsonObject
@@ -69,6 +80,7 @@ MEASURE = "dcg@5"
 _INTERVALS = (0, 10, 25, 50, 75, 90, 100)
 _MISSING = "not computed"
 _MEASURES = (MEASURE, "map")
+AWAY = "|α − 1| + |β|"
 _LITTLE, _MUCH = (25, 75), 10  # per cent of the queries sorted by gain: in the middle, and at either end
 
 
@@ -96,8 +108,10 @@ def reproduce(folds: Folds, out: Path, *, quick: bool = False) -> Path:
         by_move_table(compared, moved),
     ]
     _draw(out, compared, seen, moved)
-    numbers, claims = _numbers(compared, seen, moved), _claims(compared, size, seen, moved)
-    return write_findings(out, numbers, tables, claims, quick=quick)
+    known = {**values_of(compared), **_more_values(compared, moved)}
+    numbers, claims = _numbers(compared, seen, moved), _claims(compared, size, known, moved)
+    queries = compared.judged.candidates.query_ids
+    return write_findings(out, numbers, tables, claims, quick=quick, queries=queries, values=known)
 
 
 class Size(NamedTuple):
@@ -422,77 +436,111 @@ def _shown(compared: Compared, name: str) -> str:
     return f"{values(compared, name).mean():.4f} ({100 * found:+.2f} %, {p_text(p)})"
 
 
-def _claims(compared: Compared, size: Size, seen: Seen, moved: Floats) -> list[Claim]:
-    def about(claim: str, name: str, more: str = "", *, sign: int = 1, paper: str = "") -> Claim:
-        """A claim that a row gains on the plain regression, or by sign -1 loses."""
-        found, p = gain(compared, name)
-        return claimed(claim, f"{100 * found:+.2f} %, {p_text(p)}{more}", same=sign * found > 0, p=p, paper=paper)
-
-    how = f" ({size.chosen.removeprefix('aTVT, ')})"
-    return [
-        about("aTVT raises DCG@5 by 1 to 2 %", size.chosen, how, paper="0.01 and 0.006, all that is legible"),
-        _grid_claim(compared, size),
-        about("Without regularisation it hurts", NONE, sign=-1),
-        _held_claim(seen),
-        _little_change(compared, moved),
-        untestable("Queries that gain or lose most have fewer lines of anchor text", "there is no anchor text"),
-        _farther(compared, moved),
-        about("One round with L1 gains (λ_α = 100, λ_β = 0.2)", FIRST, paper="0.001"),
-        about("It can be used with query-level columns among the features too", f"aTVT, {COLUMNS}"),
-    ]
+ALPHA, BETA, MOVED, GAINED = "α", "β", "|α^0.1 − 1| + |β / 10|", "gain"
+LITTLE, MUCH = "DCG hardly changes", "DCG changes much"
 
 
-def _grid_claim(compared: Compared, size: Size) -> Claim:
-    cells = {each: gain(compared, cell(*each)) for each in size.cells}
-    best = max(cells, key=lambda each: cells[each][0])
-    return claimed(
-        "So it does at every point of the grid (Tables 2, 3)",
-        f"{sum(each > 0 for each, _ in cells.values())} of {len(cells)} points gain, "
-        f"{sum(each > 0 and p < 0.05 for each, p in cells.values())} with p < 0.05; the best, "
-        f"{cell(*best).removeprefix('aTVT, ')}, {100 * cells[best][0]:+.2f} % ({p_text(cells[best][1])})",
-        same=all(each > 0 for each, _ in cells.values()),
-        p=max(p for _, p in cells.values()),
-        paper="0.01 and 0.006, all that is legible",
-    )
-
-
-def _held_claim(seen: Seen) -> Claim:
-    """Larger λ move (α, β) toward (1, 0): by the mean distance, along the diagonal of the grid."""
-    cells = [cell(scale, shift) for scale, shift in zip(SCALES, SHIFTS, strict=True)]
-    away = [float(np.mean(np.abs(np.concatenate(seen.transforms[name]) - [1, 0]).sum(axis=1))) for name in cells]
-    here = f"mean |α − 1| + |β| {', '.join(f'{each:.3f}' for each in away)} along the grid's diagonal"
-    return claimed("Larger λ bring (α, β) toward (1, 0) (Table 4)", here, same=bool(np.all(np.diff(away) < 0)))
-
-
-def _little_change(compared: Compared, moved: Floats) -> Claim:
-    """Table 6: the queries in the middle by gain against those at either end."""
-    claim = "Where DCG hardly changes α is larger and β smaller than where it changes much (Table 6)"
+def _more_values(compared: Compared, moved: Floats) -> Values:
+    """(α, β) of every test query as a training query of other folds, how far it moved, and where DCG changed."""
     gains = values(compared, AT) - values(compared, PLAIN)
     by_gain, count = np.argsort(-gains, kind="stable"), len(gains)
     low, high, few = (round(share * count / 100) for share in (*_LITTLE, _MUCH))
-    little, much = by_gain[low:high], np.concatenate([by_gain[:few], by_gain[count - few :]])
-    still, changed = (each[np.isfinite(each[:, 0])] for each in (moved[little], moved[much]))
-    if not len(still) or not len(changed):
-        return untestable(claim, "no test query was a training query of another fold")
-    (scale, shift), (other_scale, other_shift) = still.mean(axis=0), changed.mean(axis=0)
-    ps = [float(mannwhitneyu(still[:, each], changed[:, each]).pvalue) for each in (0, 1)]
-    here = f"mean α {scale:.3f} against {other_scale:.3f}, mean β {shift:+.3f} against {other_shift:+.3f}"
-    same = bool(scale > other_scale and shift < other_shift)
-    return claimed(claim, f"{here} (Mann and Whitney's test)", same=same, p=max(ps))
+    little, much = np.zeros((2, count))
+    little[by_gain[low:high]] = 1
+    much[by_gain[:few]] = much[by_gain[count - few :]] = 1
+    found = {column(AT, ALPHA): moved[:, 0], column(AT, BETA): moved[:, 1], column(AT, MOVED): distance(moved)}
+    found |= {column(AT, GAINED): gains, LITTLE: little, MUCH: much}
+    for name in _diagonal():
+        if (own := compared.moved(name)) is not None:
+            found[column(name, AWAY)] = np.abs(own - [1, 0]).sum(axis=1)
+    return found
 
 
-def _farther(compared: Compared, moved: Floats) -> Claim:
+def _diagonal() -> list[str]:
+    return [cell(scale, shift) for scale, shift in zip(SCALES, SHIFTS, strict=True)]
+
+
+def _claims(compared: Compared, size: Size, known: Values, moved: Floats) -> list[Claim]:
+    def part(name: str, sign: int = 1) -> Part:
+        ours, theirs = (column(each, MEASURE) for each in (name, rival(name)))
+        return paired(known, ours, theirs, sign=sign, test="wilcoxon")
+
+    def about(claim: str, name: str, more: str = "", *, sign: int = 1, paper: str = "") -> Claim:
+        """A claim that a row gains on the plain regression, or by sign -1 loses."""
+        found, p = gain(compared, name)
+        return claimed(claim, f"{100 * found:+.2f} %, {p_text(p)}{more}", [part(name, sign)], paper=paper)
+
+    cells = {each: gain(compared, cell(*each)) for each in size.cells}
+    best = max(cells, key=lambda each: cells[each][0])
+    columns, p = gain(compared, f"aTVT, {COLUMNS}")
+    return [
+        about(
+            "aTVT raises DCG@5 (by 1 to 2 % there)", size.chosen, f" ({size.chosen.removeprefix('aTVT, ')})",
+            paper="0.01 and 0.006, all that is legible",
+        ),
+        claimed(
+            "So it does at every point of the grid (Tables 2, 3)",
+            f"{sum(each > 0 for each, _ in cells.values())} of {len(cells)} points gain, "
+            f"{sum(each > 0 and p < 0.05 for each, p in cells.values())} with p < 0.05; the best, "
+            f"{cell(*best).removeprefix('aTVT, ')}, {100 * cells[best][0]:+.2f} % ({p_text(cells[best][1])})",
+            [part(cell(*each)) for each in cells],
+            paper="0.01 and 0.006, all that is legible",
+        ),
+        about("Without regularisation it hurts", NONE, sign=-1),
+        _held_claim(known),
+        *_little_change(known),
+        untestable("Queries that gain or lose most have fewer lines of anchor text", "there is no anchor text"),
+        _farther(known, quarters(compared, moved)),
+        about("One round with L1 gains (λ_α = 100, λ_β = 0.2)", FIRST, paper="0.001"),
+        certain(
+            "It can be used with query-level columns among the features too",
+            f"it can; whether it gains is not claimed (here {100 * columns:+.2f} %, {p_text(p)})",
+        ),
+    ]  # fmt: skip
+
+
+def _held_claim(known: Values) -> Claim:
+    """Larger λ move (α, β) toward (1, 0): by the mean distance, along the diagonal of the grid."""
+    names = [column(name, AWAY) for name in _diagonal()]
+    here = f"mean |α − 1| + |β| {', '.join(f'{np.nanmean(known[name]):.3f}' for name in names)} along the diagonal"
+    steps = [paired(known, less, more) for less, more in pairwise(names)]
+    return claimed("Larger λ bring (α, β) toward (1, 0) (Table 4)", f"{here} (paired t-tests over queries)", steps)
+
+
+def _little_change(known: Values) -> list[Claim]:
+    """Table 6: the queries in the middle by gain against those at either end."""
+    claims = {
+        ALPHA: ("Where DCG hardly changes α is larger than where it changes much (Table 6)", 1),
+        BETA: ("Where DCG hardly changes β is smaller than where it changes much (Table 6)", -1),
+    }
+    found = []
+    for name, (claim, sign) in claims.items():
+        whole = known[column(AT, name)]
+        still, changed = (whole[(known[each] > 0) & np.isfinite(whole)] for each in (LITTLE, MUCH))
+        if not len(still) or not len(changed):
+            found.append(untestable(claim, "no test query was a training query of another fold"))
+            continue
+        here = f"mean {name} {still.mean():+.3f} against {changed.mean():+.3f} (Mann and Whitney's test)"
+        p = float(mannwhitneyu(still, changed).pvalue)
+        used = (column(AT, name), LITTLE, MUCH)
+        found.append(
+            claimed(claim, here, [Part(sign * (still.mean() - changed.mean()), p, "mann-whitney", used, sign)])
+        )
+    return found
+
+
+def _farther(known: Values, found_quarters: Sequence[Quarter]) -> Claim:
     """Table 7: the rank correlation of how far a query moved and of its gain."""
     claim = "Queries whose (α, β) moved farther gain more (Table 7)"
-    known = np.isfinite(moved[:, 0])
-    gains = (values(compared, AT) - values(compared, PLAIN))[known]
-    away = distance(moved[known])
+    used = column(AT, MOVED), column(AT, GAINED)
+    chosen = np.isfinite(known[used[0]])
+    away, gains = (known[name][chosen] for name in used)
     if len(gains) < 3 or not np.ptp(gains) or not np.ptp(away):
         return untestable(claim, "no test query was a training query of another fold, or none moved")
     found = spearmanr(away, gains)
-    said = "; ".join(f"{each.name} {100 * each.gain:+.2f} %" for each in quarters(compared, moved))
+    said = "; ".join(f"{each.name} {100 * each.gain:+.2f} %" for each in found_quarters)
     here = f"{said}; rank correlation {found.statistic:+.3f}"
-    return claimed(claim, here, same=bool(found.statistic > 0), p=float(found.pvalue))
+    return claimed(claim, here, [Part(float(found.statistic), float(found.pvalue), "spearman", used)])
 
 
 def _draw(out: Path, compared: Compared, seen: Seen, moved: Floats) -> None:
