@@ -184,11 +184,8 @@ def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[i
     length = min(map(len, ranked))
     by_rank = sum(each[:length] for each in ranked) / sum(len(fold.test) for fold in folds)
     below = np.flatnonzero(by_rank <= level)
-    values = {
-        _swept(name, count): np.concatenate(parts)
-        for name, each in lines.items()
-        for count, parts in zip(counts, each, strict=True)
-    }
+    names = [_swept(*each) for each in product(lines, counts)]
+    found = [np.concatenate(parts) for each in lines.values() for parts in each]
     return Sweep(
         clusters=list(counts),
         single=level,
@@ -197,7 +194,7 @@ def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[i
         thin_groups=thin,
         by_rank=np.asarray(by_rank).tolist(),
         single_rank=int(below[0]) + 1 if len(below) else None,
-        values={**values, _ALONE: alone},
+        values={**dict(zip(names, found, strict=True)), _ALONE: alone},
     )
 
 

@@ -150,9 +150,7 @@ def claims_table(claims: Sequence[Claim]) -> str:
 
 
 def write_values(path: Path, queries: Sequence[str], values: Values) -> None:
-    """Write a number for each query and column as compressed JSON, nine digits of each, unknown ones as null."""
-    columns = {
-        name: [None if np.isnan(each) else float(f"{each:.9g}") for each in found] for name, found in values.items()
-    }
+    """Write a number for each query and column as compressed JSON, to the last bit, unknown ones as null."""
+    columns = {name: [None if np.isnan(each) else float(each) for each in found] for name, found in values.items()}
     content = json.dumps({"queries": list(queries), "columns": columns}, separators=(",", ":")) + "\n"
     write_bytes(path, gzip.compress(content.encode(), mtime=0))  # without a time the same numbers give the same bytes
