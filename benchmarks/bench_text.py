@@ -19,7 +19,7 @@ from benchmarks.timing import seconds
 from querywise import evaluate, from_arrays
 from querywise.data.collections import Document, collection_of, read_collection
 from querywise.data.fields import Fields, FieldSpec
-from querywise.retrieval.bm25 import Found, search
+from querywise.retrieval.bm25 import Hits, search
 from querywise.retrieval.features import features_of
 from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.reading import Retrieval, indexed_text
@@ -119,7 +119,7 @@ def _costs(case: Case) -> Iterator[Result]:
     yield indexing
     _check_same_tokens(index, theirs)
 
-    def answer() -> list[Found]:
+    def answer() -> list[Hits]:
         return [search(index, text, top=_TOP) for text in case.queries]
 
     asked = list(zip(case.queries, answer(), strict=True))
@@ -161,7 +161,7 @@ def _features_of_all(index: Index, asked: Sequence[tuple[str, Ints]]) -> None:
         features_of(index, text, documents)
 
 
-def _floors(index: Index, asked: Sequence[tuple[str, Found]]) -> tuple[float, float]:
+def _floors(index: Index, asked: Sequence[tuple[str, Hits]]) -> tuple[float, float]:
     """The least milliseconds for a query's answer and for the features of what is found.
 
     An answer reads the query's postings, the document and what it adds to BM25. Features read one posting, document and

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.semisimulated import boosted, few_of_each, ndcg_by_query, placed, stage
 from querywise.data.judged import Judged
 from querywise.data.vectors import read_vectors
-from querywise.evaluation.prediction_powered import Estimate, estimate
+from querywise.evaluation.prediction_powered import MeanEstimate, estimate
 from querywise.runtime.arrays import Floats, Ints
 
 EVERY = 1_000  # queries of a draw, all with cheap labels
@@ -174,11 +174,11 @@ def coverage(values: dict[str, dict[str, Floats]], draws: int) -> Iterator[dict[
                 }
 
 
-def _covered(found: list[Estimate], truth: float) -> float:
+def _covered(found: list[MeanEstimate], truth: float) -> float:
     return float(np.mean([each.interval[0] <= truth <= each.interval[1] for each in found]))
 
 
-def _width(found: list[Estimate]) -> float:
+def _width(found: list[MeanEstimate]) -> float:
     return float(np.mean([each.interval[1] - each.interval[0] for each in found]))
 
 
@@ -211,7 +211,7 @@ def verdicts(values: dict[str, dict[str, Floats]], draws: int) -> Iterator[dict[
             }
 
 
-def _reached(found: list[Estimate], side: float) -> float:
+def _reached(found: list[MeanEstimate], side: float) -> float:
     return float(np.mean([each.p < _SURE and np.sign(each.value) == side for each in found]))
 
 

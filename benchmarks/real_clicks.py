@@ -20,7 +20,7 @@ from querywise.clicks.impressions import Impressions, normalized, together
 from querywise.clicks.models import fit_models, usable_models
 from querywise.clicks.quality import quality_of
 from querywise.clicks.readers import read_clicks
-from querywise.jobs.clicks import Asked, Found, learn
+from querywise.jobs.clicks import ClickOptions, LogFindings, learn
 
 Grades = dict[tuple[str, str], float]
 
@@ -33,7 +33,7 @@ def main() -> None:
     print("Yandex's sessions")
     lines(models(read_clicks(folder / "yandex" / "train.tsv.gz"), read_clicks(folder / "yandex" / "test.tsv.gz")))
     print("\nThe sample of User Behavior Insights")
-    found = learn(str(folder / "ubi" / "ubi_queries_events.ndjson.gz"), Asked())
+    found = learn(str(folder / "ubi" / "ubi_queries_events.ndjson.gz"), ClickOptions())
     print(*found.told, found.known.reason, sep="\n")
     lines(beside(found, workbench_grades(folder / "ubi" / "esci_us_judgments.json.gz")))
 
@@ -71,7 +71,7 @@ def workbench_grades(path: Path) -> Grades:
     }
 
 
-def beside(found: Found, grades: Grades) -> list[list[str]]:
+def beside(found: LogFindings, grades: Grades) -> list[list[str]]:
     """Pairs that were shown, by their rating: how many, how often they were shown and clicked, and their mean gain."""
     log, made = found.log, found.judgments
     pairs = zip(made.query.tolist(), made.document.tolist(), strict=True)

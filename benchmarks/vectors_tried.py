@@ -26,7 +26,7 @@ from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.papers import write_findings
 from querywise.retrieval.adapted_vectors import BOTH, BY_QUERY
 from querywise.retrieval.judged_vectors import JudgedVectors, Pool
-from querywise.retrieval.query_adapter import Array, Basis, Kernel, Problem
+from querywise.retrieval.query_adapter import AdapterProblem, Array, Basis, Kernel
 from querywise.retrieval.reading import Retrieval, folds_from_text
 from querywise.retrieval.scores import USUAL, bm25_weights
 from querywise.retrieval.side_by_side import unit
@@ -173,7 +173,7 @@ def word_weights(world: World, train: Ints, test: Ints, _: None) -> Scores:
         yield (world.asked[test].multiply(weights[None]) @ words).toarray()
 
 
-class InWords(Problem):
+class InWords(AdapterProblem):
     """The same problem in the space of terms: a document is what its terms add to BM25."""
 
     @cached_property

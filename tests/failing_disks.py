@@ -27,7 +27,7 @@ from unittest import mock
 import numpy as np
 
 from querywise.clicks.identifiable import what_is_known
-from querywise.clicks.impressions import Coder, Notes, Rows, assembled
+from querywise.clicks.impressions import Coder, ImpressionRows, Notes, assembled
 from querywise.clicks.judgments import judge
 from querywise.data.click_files import logged_events
 from querywise.data.click_judgments import read_gains, read_manifest
@@ -53,9 +53,9 @@ from querywise.exports.routing import HybridRouter
 from querywise.exports.transform import SCRIPT, TABLES
 from querywise.exports.writing import export_hybrid, export_model
 from querywise.jobs.adapt import apply, export
-from querywise.jobs.boosts import Learned
+from querywise.jobs.boosts import LearnedBoosts
 from querywise.jobs.boosts import write as write_boosts
-from querywise.jobs.clicks import Asked, Found
+from querywise.jobs.clicks import ClickOptions, LogFindings
 from querywise.jobs.clicks import write as write_clicks
 from querywise.jobs.next import read_draw, write_draw
 from querywise.jobs.rank import write_scored
@@ -227,13 +227,15 @@ def adapter(number: int) -> AdaptedVectors:
 @cache
 def judged_by(number: int) -> Any:
     row, pages = np.zeros(4, np.int32), np.arange(4, dtype=np.int32) // 2
-    asked = Asked(model="document-ctr", borrow="off")
+    asked = ClickOptions(model="document-ctr", borrow="off")
     queries, documents = Coder(), Coder()
     codes = queries.codes(["sofa", "sofa", "chair", "chair"]), documents.codes(["a", "b", "a", "b"])
     clicks = np.array([True, False, number == 1, number == 2])
-    log = assembled(Rows(*codes, row - 1, clicks, pages, np.full(4, np.nan), None), queries, documents, Notes())
+    log = assembled(
+        ImpressionRows(*codes, row - 1, clicks, pages, np.full(4, np.nan), None), queries, documents, Notes()
+    )
     known = what_is_known(log)
-    return Found(log, log.bots(), {}, known, judge(log, "document-ctr", known), None), asked
+    return LogFindings(log, log.bots(), {}, known, judge(log, "document-ctr", known), None), asked
 
 
 def most_gained(folder: Path) -> int:
@@ -244,9 +246,9 @@ def most_gained(folder: Path) -> int:
     return 1 if gains["a"].gain > gains["b"].gain else 2
 
 
-def boosted(number: int) -> Learned:
+def boosted(number: int) -> LearnedBoosts:
     boosts = Boosts("most_fields", {"title": float(number)})
-    return Learned(boosts, {}, data(1), {}, {}, None, {}, Tokeniser("english"))
+    return LearnedBoosts(boosts, {}, data(1), {}, {}, None, {}, Tokeniser("english"))
 
 
 @cache

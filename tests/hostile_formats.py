@@ -58,7 +58,7 @@ from querywise.explanations.explain import explain
 from querywise.exports.routing import HybridRouter, Router
 from querywise.exports.writing import check_export_folder, export_hybrid, export_model
 from querywise.jobs.boosts import requests
-from querywise.jobs.clicks import Asked, learn
+from querywise.jobs.clicks import ClickOptions, learn
 from querywise.jobs.clicks import write as write_clicks
 from querywise.jobs.next import read_draw, write_draw
 from querywise.jobs.online import as_json, estimated, examine, sentences
@@ -712,7 +712,7 @@ def _make_clicks(folder: Path) -> None:
 
 
 def _use_clicks(folder: Path) -> None:
-    asked = Asked(model="document-ctr", borrow="off")
+    asked = ClickOptions(model="document-ctr", borrow="off")
     for name in ("clicks.csv", "clicks.parquet", "events.jsonl"):
         if (folder / name).is_file():
             found = learn(str(folder / name), asked)
@@ -744,7 +744,7 @@ def _use_event_log(folder: Path) -> None:
     log = EventLog(folder)
     log.close()
     assert len(log.key) == 32
-    found = learn(str(folder), Asked(model="document-ctr", borrow="off"))
+    found = learn(str(folder), ClickOptions(model="document-ctr", borrow="off"))
     finite(found.judgments.gain)
     for _, record in logged_events(folder):
         read_id(str(record.get("query_id")), log.key)
@@ -804,7 +804,7 @@ def _make_clicked_text(folder: Path) -> None:
     _make_clicks(folder / "log")
     made = collection_of([{"id": each, "title": f"{each} sofa", "text": "chair"} for each in "abc"])
     write_collection(made, folder / "shop")
-    asked = Asked(model="document-ctr", borrow="off")
+    asked = ClickOptions(model="document-ctr", borrow="off")
     found = learn(str(folder / "log" / "clicks.csv"), asked)
     write_clicks(folder / "out", found, asked, collection=folder / "shop")
     for path in (folder / "out").iterdir():

@@ -17,7 +17,7 @@ from querywise import AdaptedVectors
 from querywise.data.vectors import Vectors, as_vectors
 from querywise.errors import DataError, NotFittedError
 from querywise.retrieval.adapted_vectors import FEWEST, LINEAR
-from querywise.retrieval.query_adapter import Basis, Kernel, Problem
+from querywise.retrieval.query_adapter import AdapterProblem, Basis, Kernel
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples
@@ -31,7 +31,9 @@ def unit(table: Floats) -> Floats:
     return found
 
 
-def problem_of(kernel: Kernel, seed: int = 0, queries: int = 12, documents: int = 20, dimension: int = 5) -> Problem:
+def problem_of(
+    kernel: Kernel, seed: int = 0, queries: int = 12, documents: int = 20, dimension: int = 5
+) -> AdapterProblem:
     """A small problem in double precision."""
     chance = np.random.default_rng(seed)
     q, d = unit(chance.normal(size=(queries, dimension))), unit(chance.normal(size=(documents, dimension)))
@@ -39,7 +41,9 @@ def problem_of(kernel: Kernel, seed: int = 0, queries: int = 12, documents: int 
     shares[np.arange(queries), chance.integers(documents, size=queries)] += 1.0
     shares /= shares.sum(axis=1, keepdims=True)
     weights = chance.random(queries) + 0.1
-    return Problem(Basis.of(kernel, q, q), q, d, shares @ d, weights / weights.sum(), 0.2, 0.02, precision=np.float64)
+    return AdapterProblem(
+        Basis.of(kernel, q, q), q, d, shares @ d, weights / weights.sum(), 0.2, 0.02, precision=np.float64
+    )
 
 
 def kernel_matrix(kernel: Kernel, queries: Floats, others: Floats) -> Floats:
@@ -49,7 +53,7 @@ def kernel_matrix(kernel: Kernel, queries: Floats, others: Floats) -> Floats:
     return found if kernel.gamma is None else found + np.exp(kernel.gamma * (products - 1))
 
 
-def written(kernel: Kernel, problem: Problem, pulls: Floats) -> float:
+def written(kernel: Kernel, problem: AdapterProblem, pulls: Floats) -> float:
     """The objective over R, with K, as it is written."""
     k = kernel_matrix(kernel, problem.queries, problem.queries)
     moved = problem.queries + k @ pulls

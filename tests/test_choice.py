@@ -11,16 +11,16 @@ import pytest
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.jobs.fit import AMONG, Choice, choose
+from querywise.jobs.fit import AMONG, MethodChoice, choose
 from querywise.storage import read_manifest
 from tests import commands
 
 
-def choice_of(**differences: float) -> Choice:
+def choice_of(**differences: float) -> MethodChoice:
     """Values of a hundred queries, by method: a mean that differs from 0.5, and as much noise for all."""
     noise = np.random.default_rng(0).normal(size=(3, 100)) * 0.05
     noise -= noise.mean(axis=1, keepdims=True)
-    return Choice(
+    return MethodChoice(
         "map", 5, {name: 0.5 + differences.get(name, 0.0) + row for name, row in zip(AMONG, noise, strict=True)}
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise.evaluation.rankings import DIFFICULTIES, Breakdown, Group
+from querywise.evaluation.rankings import DIFFICULTIES, Breakdown, QueryGroup
 from querywise.evaluation.significance import paired_t_test
 from querywise.reproduction import lin2011
 from querywise.reproduction.papers import write_findings
@@ -105,7 +105,8 @@ def test_without_claims_nothing_is_said_of_them(tmp_path: Path) -> None:
 def test_the_papers_words_for_difficulty_are_found_in_our_groups() -> None:
     gains = dict(zip((label for label, _, _ in DIFFICULTIES), (0.0, 0.01, 0.02, -0.03), strict=True))
     groups = [
-        Group(label, 5, {"single": 0.5, "transform": 0.5 + gain}, {"transform": 0.2}) for label, gain in gains.items()
+        QueryGroup(label, 5, {"single": 0.5, "transform": 0.5 + gain}, {"transform": 0.2})
+        for label, gain in gains.items()
     ]
     noise = np.tile([-0.03, 0.03, -0.02, 0.02, 0.0], 4)
     values = {"single | map": np.full(20, 0.5), "transform | map": 0.5 + np.repeat([*gains.values()], 5) + noise}

@@ -21,7 +21,7 @@ from querywise.data.click_judgments import read_gains
 from querywise.data.collections import read_collection
 from querywise.data.parquet.arrow import memory_to_read, open_parquet
 from querywise.errors import DataError
-from querywise.jobs.clicks import Asked, learn, write
+from querywise.jobs.clicks import ClickOptions, learn, write
 from querywise.retrieval.reading import read_judged
 from querywise.runtime.workers import ITSELF, ThisProcess, use_workers
 from tests.clicking import Page, made_pages, rows_text
@@ -44,7 +44,7 @@ def log_of(folder: Path, *, query: str = "", document: str = "d", time: str = "1
 
 
 def judgments_of(log: Path, folder: Path, collection: Path | None = None) -> Path:
-    asked = Asked(borrow="off", model="document-ctr")
+    asked = ClickOptions(borrow="off", model="document-ctr")
     write(folder, learn(str(log), asked), asked, collection=collection)
     return folder
 
@@ -256,7 +256,7 @@ Judged = dict[tuple[str, str], tuple[float, float, int, int]]
 
 def told_of(path: Path, **asked: Any) -> tuple[Judged, str]:
     """Gain, its error, impressions and clicks of every pair, and what is told of the log."""
-    found = learn(str(path), Asked(borrow="off", **asked))
+    found = learn(str(path), ClickOptions(borrow="off", **asked))
     made, log = found.judgments, found.log
     columns = (made.query, made.document, made.gain, made.error, made.impressions, made.clicks)
     rows = zip(*(each.tolist() for each in columns), strict=True)

@@ -17,7 +17,7 @@ from querywise.clicks.judgments import choose_model, judge
 from querywise.clicks.models import fit_model
 from querywise.clicks.readers import read_clicks
 from querywise.errors import DataError
-from querywise.jobs.clicks import Asked, learn
+from querywise.jobs.clicks import ClickOptions, learn
 from tests.clicking import Page, made_log, made_pages, rows_text, theta_of
 from tests.worlds import examples
 
@@ -181,14 +181,14 @@ def test_given_propensities_are_used(tmp_path: Path) -> None:
     rows = ["query,document,clicked,propensity"]
     rows += [f"q,a,{int(turn < 20)},0.5" for turn in range(100)] + [f"q,b,{int(turn < 20)},1.0" for turn in range(100)]
     path.write_text("\n".join(rows))
-    found = learn(str(path), Asked(borrow="off")).judgments
+    found = learn(str(path), ClickOptions(borrow="off")).judgments
     assert found.model == "propensity"
     assert found.gain[0] > 1.6 * found.gain[1]
 
 
 @pytest.mark.real_data
 def test_the_sample_of_user_behavior_insights_cannot_be_debiased() -> None:
-    found = learn(str(UBI), Asked())
+    found = learn(str(UBI), ClickOptions())
     assert not found.known.known
     assert found.judgments.model == "document-ctr"
     assert len(found.log) > 200

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.contracts.answers import Local, Once, Sizes, Stored, alone
+from querywise.contracts.answers import Local, Once, PretrainedModels, Sizes, alone
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
@@ -362,7 +362,7 @@ def test_the_upper_bound_never_falls_when_models_are_added(few: tuple[Judged, Ju
 
     def gap(count: int) -> OracleGap:
         some = LinearModels(weights[:count])
-        local = Local(Once(lambda: some), stored=Stored(str, np.ones(count, np.bool_)))
+        local = Local(Once(lambda: some), stored=PretrainedModels(str, np.ones(count, np.bool_)))
         found = gap_in(alone(LinearModel(weights[0]), test.candidates)._replace(local=local), test)
         assert found is not None
         return found

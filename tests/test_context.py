@@ -20,7 +20,7 @@ from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.jobs import compare
-from querywise.jobs.fit import Asked, run
+from querywise.jobs.fit import FitOptions, run
 from querywise.learners.local_models import PreparedRows
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees import context
@@ -301,7 +301,7 @@ def test_validation_data_choose_signals_where_that_is_asked_for(tmp_path: Path) 
     data, _ = searched(30)
     method = METHODS["lambdamart"]
     fixed: dict[str, Any] = {"trees": 5, "min_documents": 5, "leaves": 7, "learning_rate": 0.1}
-    asked = Asked(method, {**fixed, "signals": "chosen"}, folds=2)
+    asked = FitOptions(method, {**fixed, "signals": "chosen"}, folds=2)
     found = run(asked, data, None, tmp_path / "m")
     assert found.tuned.parameters["signals"] in ("off", "on")
     assert {each.parameters["signals"] for each in found.tuned.tried} == {"off", "on"}
@@ -313,7 +313,7 @@ def test_validation_data_choose_signals_where_that_is_asked_for(tmp_path: Path) 
 def test_a_comparison_chooses_signals_on_each_validation_part() -> None:
     data, _ = searched(30)
     fixed: dict[str, Any] = {"trees": 3, "min_documents": 5, "leaves": 7, "learning_rate": 0.1, "signals": "chosen"}
-    asked = compare.Asked(methods=("lambdamart",), fixed=fixed)
+    asked = compare.CompareOptions(methods=("lambdamart",), fixed=fixed)
     found, _ = compare.run(asked, make_folds(data), None, title="signals")
     parts = found.compared.trained["lambdamart"]
     assert [{trial.parameters["signals"] for trial in each.tried} for each in parts] == [{"off", "on"}] * 5

@@ -71,7 +71,7 @@ def test_a_package_that_is_broken_in_any_way_is_one_line(tmp_path: Path, monkeyp
 
 
 def test_versions_are_compared_by_their_numbers() -> None:
-    package = doctor.Package("scipy", ("scipy",))
+    package = doctor.CheckedPackage("scipy", ("scipy",))
     for wanted, state in ((">=0.9", WORKS), (">=1000.2", OLD)):
         found = doctor._judged(package, Outcome("", ""), {"scipy": wanted})
         assert found.state == state

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from querywise.runtime.http_client import Answer, RequestError, ask, origin_of
+from querywise.runtime.http_client import HttpResponse, RequestError, ask, origin_of
 
 KEY = "sesame-77"
 
@@ -41,7 +41,9 @@ def saying(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
         thread.join()
 
 
-def asked(url: str, *, largest: int = 1_000, silence: float = 5.0, seconds: float = 5.0, key: str = KEY) -> Answer:
+def asked(
+    url: str, *, largest: int = 1_000, silence: float = 5.0, seconds: float = 5.0, key: str = KEY
+) -> HttpResponse:
     headers = {"Authorization": f"Bearer {key}"}
     return ask("GET", url, None, headers, largest=largest, silence=silence, seconds=seconds)
 

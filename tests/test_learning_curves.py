@@ -25,7 +25,7 @@ from querywise.evaluation.foreign import System
 from querywise.evaluation.learning_curves import LearningCurves, cut, sizes_up_to, training_queries
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
-from querywise.jobs.compare import Asked, run
+from querywise.jobs.compare import CompareOptions, run
 from querywise.methods import METHODS
 from tests.test_resume_compare import COUNTED, Counting, contents
 
@@ -270,7 +270,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
     return Counting
 
 
-ASKED = Asked(("counted",), measures="map", curves=True)
+ASKED = CompareOptions(("counted",), measures="map", curves=True)
 
 
 def test_an_interrupted_curve_goes_on_and_ends_as_if_nothing_had_happened(
@@ -305,7 +305,7 @@ def test_curves_are_kept_from_python_too(tmp_path: Path, counted: type[Counting]
 
 
 def test_the_report_has_the_section_the_table_and_the_chart(tmp_path: Path) -> None:
-    asked = Asked(("ranksvm", "bm25"), measures="map", fixed={"l2": 1.0, "reference": 0}, curves=True)
+    asked = CompareOptions(("ranksvm", "bm25"), measures="map", fixed={"l2": 1.0, "reference": 0}, curves=True)
     found, page = run(asked, make_folds(DATA), tmp_path, title="T")
     assert found.curves is not None
     assert page is not None
@@ -332,7 +332,7 @@ def test_the_report_has_the_section_the_table_and_the_chart(tmp_path: Path) -> N
 
 def test_scores_of_another_system_are_a_level_line(tmp_path: Path) -> None:
     (tmp_path / "s.txt").write_text("".join(f"{label!r}\n" for label in DATA.labels.tolist()))
-    asked = Asked(("ranksvm",), (f"theirs={tmp_path / 's.txt'}",), "map", baseline="theirs", fixed={"l2": 1.0})
+    asked = CompareOptions(("ranksvm",), (f"theirs={tmp_path / 's.txt'}",), "map", baseline="theirs", fixed={"l2": 1.0})
     found, _ = run(replace(asked, curves=True), make_folds(DATA), tmp_path / "r", title="T")
     assert found.curves is not None
     assert [found.curves.mean(size, "theirs", "map") for size in found.curves.sizes] == [1.0] * 3
@@ -374,7 +374,7 @@ def test_too_few_queries_are_said_and_the_comparison_is_made(tmp_path: Path) -> 
 
 def test_given_scores_alone_have_no_curves(tmp_path: Path) -> None:
     (tmp_path / "s.txt").write_text("".join(f"{label!r}\n" for label in DATA.labels.tolist()))
-    asked = Asked((), (f"theirs={tmp_path / 's.txt'}",), "map", curves=True)
+    asked = CompareOptions((), (f"theirs={tmp_path / 's.txt'}",), "map", curves=True)
     found, _ = run(asked, make_folds(DATA), tmp_path / "r", title="T")
     assert found.curves is not None
     assert found.curves.said("map") == [

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from querywise.contracts.answers import Answer, Local, Once, Scorer, Stored, alone
+from querywise.contracts.answers import Answer, Local, Once, PretrainedModels, Scorer, alone
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
@@ -54,7 +54,7 @@ class Linear:
         return self[0].predict(candidates)
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        local = Local(Once(lambda: self), stored=Stored(str, np.ones(len(self), np.bool_)))
+        local = Local(Once(lambda: self), stored=PretrainedModels(str, np.ones(len(self), np.bool_)))
         return alone(self[0], candidates)._replace(varies=True, local=local)
 
     def scores(self, candidates: Candidates, /) -> Floats:

@@ -18,7 +18,7 @@ from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import holm
 from querywise.evaluation.tuning import TunedFit
-from querywise.jobs.compare import Asked, run
+from querywise.jobs.compare import CompareOptions, run
 from querywise.learners.peers import CatBoost, XGBoost, installed
 from querywise.methods import PEERS, find_method
 from querywise.reproduction import peers
@@ -115,7 +115,7 @@ def test_the_chosen_setting_is_fitted_again_with_all_seeds() -> None:
 def test_a_comparison_gives_all_trees_as_many_seeds(tmp_path: Path) -> None:
     for name, part in {"train": TRAIN, "vali": VALID, "test": TEST}.items():
         write_letor(tmp_path / f"{name}.txt", part)
-    asked = Asked(methods=("lambdamart", "xgboost", "catboost", "blend"), fixed={"trees": 5})
+    asked = CompareOptions(methods=("lambdamart", "xgboost", "catboost", "blend"), fixed={"trees": 5})
     compared = run(asked, read_folds(tmp_path), None, title="")[0].compared
     bags = {name: compared.parameters(name)[0].get("bag") for name in asked.methods}  # type: ignore[union-attr]
     assert bags == {"lambdamart": 5, "xgboost": 5, "catboost": 5, "blend": None}  # which is made of five by itself

@@ -17,7 +17,7 @@ from querywise.learners.classic.listnet import ListNet
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, PreferenceParts, Preferences, smoothed_hinge
 from querywise.learners.ranksvm.ranksvm import RankSVM, pair_coefficients
-from querywise.learners.ranksvm.systems import Systems, solved
+from querywise.learners.ranksvm.systems import LinearSystems, solved
 from querywise.runtime.arrays import Floats
 from tests.worlds import explicit_pairs, pairwise, ragged, two_faced
 
@@ -374,4 +374,4 @@ def test_features_whose_loss_is_no_number_are_refused_with_the_reason(learner: R
 
 def test_a_local_model_that_is_not_unique_is_refused_with_the_reason() -> None:
     with pytest.raises(SolverError, match="a local model is not unique"):
-        solved(Systems(np.zeros((1, 2, 2)), np.zeros((0, 0), np.float32)), np.arange(1), np.ones((1, 2)))
+        solved(LinearSystems(np.zeros((1, 2, 2)), np.zeros((0, 0), np.float32)), np.arange(1), np.ones((1, 2)))

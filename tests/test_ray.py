@@ -34,7 +34,7 @@ from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.data.training import as_taken
 from querywise.errors import ClusterError, DataError
-from querywise.jobs.compare import Asked, run
+from querywise.jobs.compare import CompareOptions, run
 from querywise.jobs.rank import scores_of, write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
@@ -285,7 +285,7 @@ def lambdamart_local(data: Any, test: Candidates) -> list[Floats]:
 
 def compared(data: Any, test: Candidates) -> list[Floats]:
     """Every measure of every query, and what the tests say."""
-    asked = Asked(("single", "knn-offline-2", "select-ranker"), fixed={"l2": 1.0, "k": 9, "clusters": 4})
+    asked = CompareOptions(("single", "knn-offline-2", "select-ranker"), fixed={"l2": 1.0, "k": 9, "clusters": 4})
     found = run(asked, make_folds(as_judged(data), seed=0), None, title="")[0].compared
     tables = [found.evaluations[name][measure] for name in found.names for measure in found.measures]
     p = [found.against_baseline(name, measure).p for name in found.names for measure in found.measures]

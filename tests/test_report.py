@@ -32,7 +32,7 @@ from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.rankings import breakdowns, by_difficulty, by_quarter, extremes
 from querywise.evaluation.trained import Fit
-from querywise.jobs.compare import Asked, run
+from querywise.jobs.compare import CompareOptions, run
 from querywise.measures.score_files import write_scores
 from querywise.rankers.single import GivenScores
 from querywise.report.drawings import Figure, differences, ndcg_curves
@@ -93,7 +93,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("report")
     noise = np.random.default_rng(0).normal(size=len(DATA.labels))
     write_scores(folder / "theirs.txt", (0.6 * DATA.labels + noise).round(1))  # rounded, so that there are ties
-    asked = Asked(
+    asked = CompareOptions(
         NAMES[:3],
         (f"theirs={folder / 'theirs.txt'}",),
         fixed={"k": 0.3, "l2": 1.0, "prior_l2": 0.5, "view": "top-mean"},
@@ -418,7 +418,7 @@ def test_the_best_documents_of_a_query_are_called_as_in_the_kept_scores(tmp_path
     bare = replace(DATA, candidates=replace(DATA.candidates, document_ids=None))
     write_scores(tmp_path / "a", DATA.labels.astype(np.float64))
     write_scores(tmp_path / "b", -DATA.labels.astype(np.float64))
-    asked = Asked((), (f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}"), measures="map")
+    asked = CompareOptions((), (f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}"), measures="map")
     found, _ = run(asked, make_folds(bare), tmp_path / "r", title="T")
     made = Made(tmp_path / "r", found)
     documents = {(row["query"], row["document"]) for fold in range(1, 6) for row in made.records(f"runs/fold{fold}-a")}
@@ -438,7 +438,7 @@ def test_control_characters_of_the_data_are_in_no_file(tmp_path: Path) -> None:
     classes = tuple(None if each is None else f"{each}{UNSAFE}" for each in known.classes or ())
     names = tuple(f"{each}{UNSAFE}" for each in "abc")
     candidates = replace(DATA.candidates, feature_names=names, queries=replace(known, texts=texts, classes=classes))
-    asked = Asked(("single", "query-classes"), (), measures="map", fixed={"l2": 1.0})
+    asked = CompareOptions(("single", "query-classes"), (), measures="map", fixed={"l2": 1.0})
     run(asked, make_folds(replace(DATA, candidates=candidates)), tmp_path / "r", title=f"T{UNSAFE}")
     written = [path for path in (tmp_path / "r").rglob("*") if path.suffix in (".html", ".md", ".csv", ".svg", ".tex")]
     figures = [path for path in written if path.suffix == ".svg"]
@@ -738,7 +738,7 @@ def test_two_copies_of_one_method_do_not_differ(tmp_path: Path, made: Made) -> N
         row["document"]: float(row["score"]) for fold in range(1, 6) for row in made.records(f"runs/fold{fold}-single")
     }
     write_scores(tmp_path / "copy.txt", np.array([kept[each] for each in DATA.candidates.document_ids or ()]))
-    asked = Asked(("single",), (f"copy={tmp_path / 'copy.txt'}",), fixed={"l2": 1.0})
+    asked = CompareOptions(("single",), (f"copy={tmp_path / 'copy.txt'}",), fixed={"l2": 1.0})
     found, page = run(asked, make_folds(DATA), tmp_path / "r", title="Twins")
     assert page is not None
     assert found.verdict.startswith("Nothing beats single here. The best of the others, copy, makes no significant dif")
@@ -754,7 +754,7 @@ def test_a_planted_difference_is_found(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name, noise in (("noisy", 3.0), ("good", 0.5)):
         write_scores(tmp_path / name, DATA.labels + noise * rng.normal(size=len(DATA.labels)))
-    asked = Asked((), tuple(f"{name}={tmp_path / name}" for name in ("noisy", "good")), test="wilcoxon")
+    asked = CompareOptions((), tuple(f"{name}={tmp_path / name}" for name in ("noisy", "good")), test="wilcoxon")
     found, page = run(asked, make_folds(DATA), tmp_path / "r", title="Planted")
     assert page is not None
     assert found.verdict.startswith("good is better than noisy: map ")
@@ -996,7 +996,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Made:
     for number, name in enumerate(HOSTILE):
         write_scores(folder / f"{number}.txt", DATA.labels + (1 + number) * rng.normal(size=len(DATA.labels)))
         asked.append(f"{name}={folder / f'{number}.txt'}")
-    found, _ = run(Asked((), tuple(asked), measures="map"), make_folds(data), folder / "r", title="<h1> & “co”")
+    found, _ = run(
+        CompareOptions((), tuple(asked), measures="map"), make_folds(data), folder / "r", title="<h1> & “co”"
+    )
     return Made(folder / "r", found)
 
 

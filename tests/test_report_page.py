@@ -16,7 +16,7 @@ from querywise.data.folds import make_folds
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
-from querywise.jobs.compare import Asked, run
+from querywise.jobs.compare import CompareOptions, run
 from querywise.measures.score_files import write_scores
 from tests.axe import violations
 
@@ -38,7 +38,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     documents = tuple(f"documentation_of_something_{row}.html" for row in range(len(made.labels)))
     data = replace(made, candidates=replace(made.candidates, queries=table, document_ids=documents))
     write_scores(folder / "theirs.txt", data.labels + np.random.default_rng(0).normal(size=len(data.labels)))
-    asked = Asked(
+    asked = CompareOptions(
         ("single", "knn-offline-2", "query-classes"),
         (f"{LONG}={folder / 'theirs.txt'}",),
         fixed={"l2": 1.0, "prior_l2": 0.5, "view": "top-mean"},
@@ -321,7 +321,7 @@ def test_further_rankings_are_loaded_from_the_folder(browser: Browser, tmp_path:
     for number in (1, 2):
         noise = np.random.default_rng(number).normal(size=len(data.labels))
         write_scores(tmp_path / f"{number}.txt", data.labels + number * noise)
-    asked = Asked((), tuple(f"s{number}={tmp_path / f'{number}.txt'}" for number in (1, 2)), measures="map")
+    asked = CompareOptions((), tuple(f"s{number}={tmp_path / f'{number}.txt'}" for number in (1, 2)), measures="map")
     page = run(asked, make_folds(data), tmp_path / "r", title="Many")[1]
     assert page is not None
     assert page.stat().st_size < 1_500_000
@@ -352,7 +352,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         noise = np.random.default_rng(number).normal(size=len(data.labels))
         write_scores(folder / f"{number}.txt", data.labels + noise)
     scores = tuple(f"a system number {number} of many={folder / f'{number}.txt'}" for number in range(16))
-    page = run(Asked((), scores, measures="map"), make_folds(data), folder / "r", title="Many")[1]
+    page = run(CompareOptions((), scores, measures="map"), make_folds(data), folder / "r", title="Many")[1]
     assert page is not None
     return page
 
@@ -485,7 +485,7 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("curves")
     data = make_judged(120, 8, 4, kinds=2, noise=0.5)
     write_scores(folder / "theirs.txt", data.labels + np.random.default_rng(0).normal(size=len(data.labels)))
-    asked = Asked(("single", "ranksvm"), (f"{LONG}={folder / 'theirs.txt'}",), fixed={"l2": 1.0}, curves=True)
+    asked = CompareOptions(("single", "ranksvm"), (f"{LONG}={folder / 'theirs.txt'}",), fixed={"l2": 1.0}, curves=True)
     page = run(asked, make_folds(data), folder / "r", title=TITLE)[1]
     assert page is not None
     return page

@@ -29,7 +29,7 @@ from querywise.evaluation.compare import compare
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
-from querywise.jobs.compare import Asked, run
+from querywise.jobs.compare import CompareOptions, run
 from querywise.jobs.origins import begun
 from querywise.methods import METHODS, Method
 from querywise.methods.table import RENAMED
@@ -106,7 +106,7 @@ def kept_compare(folder: Path, folds: Folds, settings: dict[str, Any] | None = N
 def test_a_comparison_interrupted_half_way_ends_as_if_nothing_had_happened(
     tmp_path: Path, counted: type[Counting]
 ) -> None:
-    asked = Asked(("single", "counted", "knn-offline-2"), fixed={"k": 0.4, "l2": 1.0})
+    asked = CompareOptions(("single", "counted", "knn-offline-2"), fixed={"k": 0.4, "l2": 1.0})
     counted.stops_at = 2
     with pytest.raises(KeyboardInterrupt):
         run(asked, make_folds(DATA), tmp_path / "interrupted", title="T")
@@ -123,7 +123,7 @@ def test_a_comparison_interrupted_half_way_ends_as_if_nothing_had_happened(
 def test_a_finished_comparison_trains_nothing_and_writes_the_same_again(
     tmp_path: Path, counted: type[Counting]
 ) -> None:
-    asked = Asked(("counted",), measures="map")
+    asked = CompareOptions(("counted",), measures="map")
     run(asked, make_folds(DATA), tmp_path / "r", title="T")
     before = {name: path.read_bytes() for name in TIMED if (path := tmp_path / "r" / name).exists()}
     files = contents(tmp_path / "r")
@@ -134,9 +134,9 @@ def test_a_finished_comparison_trains_nothing_and_writes_the_same_again(
 
 
 def test_another_method_is_added_without_training_the_first_again(tmp_path: Path, counted: type[Counting]) -> None:
-    run(Asked(("counted",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
+    run(CompareOptions(("counted",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
     found, _ = run(
-        Asked(("single", "counted"), measures="map,ndcg@3", test="wilcoxon", fixed={"l2": 1.0}),
+        CompareOptions(("single", "counted"), measures="map,ndcg@3", test="wilcoxon", fixed={"l2": 1.0}),
         make_folds(DATA),
         tmp_path / "r",
         title="T",
@@ -144,7 +144,7 @@ def test_another_method_is_added_without_training_the_first_again(tmp_path: Path
     assert counted.fits == 10, "its setting l2 is another"
     assert [each.name for each in found.methods] == ["single", "counted"]
     run(
-        Asked(("counted", "single"), measures="map,p@1", baseline="single", fixed={"l2": 1.0}),
+        CompareOptions(("counted", "single"), measures="map,p@1", baseline="single", fixed={"l2": 1.0}),
         make_folds(DATA),
         tmp_path / "r",
         title="Another title",
@@ -173,7 +173,13 @@ def test_a_killed_process_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert commands.run(tmp_path, *command).returncode == 0
     whole = make_folds(read_letor(tmp_path / "data.txt"))
     origin = begun("compare", "data.txt")
-    run(Asked(("single", "ranksvm")), whole, tmp_path / "whole", title="Methods compared on data.txt", origin=origin)
+    run(
+        CompareOptions(("single", "ranksvm")),
+        whole,
+        tmp_path / "whole",
+        title="Methods compared on data.txt",
+        origin=origin,
+    )
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
     assert done.stat().st_mtime_ns == stamp, "what was finished is not written again"
 
@@ -184,14 +190,14 @@ def test_a_killed_process_goes_on_where_it_stopped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Asked(("single",), measures="map", fixed={"l2": 0.01}),
-        Asked(("single",), measures="p@1,map", fixed={"l2": 1.0}),
-        Asked(("single",), measures="map", flavour="letor4", fixed={"l2": 1.0}),
+        CompareOptions(("single",), measures="map", fixed={"l2": 0.01}),
+        CompareOptions(("single",), measures="p@1,map", fixed={"l2": 1.0}),
+        CompareOptions(("single",), measures="map", flavour="letor4", fixed={"l2": 1.0}),
     ],
     ids=["l2", "measure", "flavour"],
 )
-def test_other_settings_are_computed_anew(tmp_path: Path, other: Asked) -> None:
-    first = Asked(("single",), measures="map", fixed={"l2": 1.0})
+def test_other_settings_are_computed_anew(tmp_path: Path, other: CompareOptions) -> None:
+    first = CompareOptions(("single",), measures="map", fixed={"l2": 1.0})
     folds = make_folds(DATA)
     run(first, folds, tmp_path / "used", title="T")
     run(other, folds, tmp_path / "used", title="T")
@@ -203,19 +209,19 @@ def test_what_was_kept_under_a_name_of_earlier_versions_is_computed_anew(
     tmp_path: Path, counted: type[Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RENAMED, "older", "counted")
-    run(Asked(("older",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
+    run(CompareOptions(("older",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
     expected = contents(tmp_path / "r")
     assert any("counted" in name for name in expected)
     assert not any("older" in name for name in expected)
     for path in list((tmp_path / "r" / "runs").iterdir()):  # as an earlier version would have left it
         path.write_text(path.read_text().replace('"counted"', '"older"'))
         path.rename(path.with_name(path.name.replace("counted", "older")))
-    found, _ = run(Asked(("older",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
+    found, _ = run(CompareOptions(("older",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
     assert counted.fits == 10, "nothing of the older run is taken up"
     assert [each.name for each in found.methods] == ["counted"]
     again = contents(tmp_path / "r")
     assert {name: text for name, text in again.items() if "older" not in name} == expected
-    run(Asked(("counted",), measures="map", baseline="older"), make_folds(DATA), tmp_path / "r", title="T")
+    run(CompareOptions(("counted",), measures="map", baseline="older"), make_folds(DATA), tmp_path / "r", title="T")
     assert counted.fits == 10, "whichever name is typed, it is the same method"
 
 
@@ -285,7 +291,7 @@ def test_folds_in_another_order_find_their_results(
 def test_scores_of_another_system_that_have_changed_are_read_again(tmp_path: Path) -> None:
     def reached(scores: Floats) -> float:
         (tmp_path / "s.txt").write_text("".join(f"{score!r}\n" for score in scores.tolist()))
-        asked = Asked((), ("theirs=" + str(tmp_path / "s.txt"),), measures="map")
+        asked = CompareOptions((), ("theirs=" + str(tmp_path / "s.txt"),), measures="map")
         return run(asked, make_folds(DATA), tmp_path / "r", title="T")[0].methods[0].means["map"]
 
     right = DATA.labels.astype(np.float64)
@@ -302,7 +308,7 @@ def test_systems_whose_names_look_alike_as_file_names_are_kept_apart(tmp_path: P
         path = tmp_path / f"{sign}.txt"
         path.write_text("".join(f"{sign * score!r}\n" for score in scores.tolist()))
         asked.append(f"{name}={path}")
-    found, _ = run(Asked((), tuple(asked), measures="map"), make_folds(DATA), tmp_path / "in" / "r", title="T")
+    found, _ = run(CompareOptions((), tuple(asked), measures="map"), make_folds(DATA), tmp_path / "in" / "r", title="T")
     assert [each.means["map"] == 1.0 for each in found.methods] == [True, False]
     assert {path.name for path in (tmp_path / "in").iterdir()} == {"r"}, "and inside the folder"
     assert len(list((tmp_path / "in" / "r" / "runs").glob("*.csv"))) == 10, "a file for each in each fold"
@@ -378,7 +384,7 @@ def put_at(content: Any, path: tuple[Any, ...], value: Any) -> Any:
 def test_results_that_were_tampered_with_are_never_a_traceback(tmp_path: Path) -> None:
     """Every key of every kept file, with every hostile value, read and reported; a wrong one is as good as none."""
     folds = make_folds(DATA, folds=3)
-    asked = Asked(("single", "knn-offline-2"), measures="map", baseline="single", fixed={"k": 0.4})
+    asked = CompareOptions(("single", "knn-offline-2"), measures="map", baseline="single", fixed={"k": 0.4})
     run(asked, folds, tmp_path / "r", title="T")
     stem, fold = "fold1-knn-offline-2", folds[0]
     record = json.loads((tmp_path / "r" / "runs" / f"{stem}.json").read_text())
@@ -462,7 +468,7 @@ def test_nothing_is_kept_where_nothing_is_to_be_written(
     tmp_path: Path, counted: type[Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found, page = run(Asked(("counted",), measures="map"), make_folds(DATA), None, title="T")
+    found, page = run(CompareOptions(("counted",), measures="map"), make_folds(DATA), None, title="T")
     assert page is None
     assert found.methods[0].name == "counted"
     assert list(tmp_path.iterdir()) == []

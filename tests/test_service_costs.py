@@ -44,7 +44,7 @@ from querywise.rankers.wrappers import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import GivenUpError, Job, alone, checkpoint, current_job, in_threads, working_for
 from querywise.service import routes
-from querywise.service.costs import BATCHES, SIZES, Cost, check_cost
+from querywise.service.costs import BATCHES, SIZES, QueryCost, check_cost
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup
@@ -95,9 +95,9 @@ def post(service: Service, *requests: tuple[str, bytes]) -> list[httpx.Response]
     return asyncio.run(all_of_them())
 
 
-def costs(few: float, many: float, power: int = 1) -> Cost:
+def costs(few: float, many: float, power: int = 1) -> QueryCost:
     """Of a hundred documents, and of a thousand; of fewer in proportion."""
-    return Cost((few / 100, few / 10, few, many), power=power)
+    return QueryCost((few / 100, few / 10, few, many), power=power)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -342,7 +342,7 @@ def test_an_estimate_grows_with_the_documents() -> None:
 
 
 def test_the_queries_of_a_batch_cost_what_they_took_in_a_batch() -> None:
-    cost = Cost((0.01, 0.02, 0.03, 0.1), (0.001, 0.002, 0.003, 0.1))
+    cost = QueryCost((0.01, 0.02, 0.03, 0.1), (0.001, 0.002, 0.003, 0.1))
     assert cost.seconds([1]) == 0.01
     assert cost.seconds([1] * 50 + [10] * 50) == pytest.approx(0.05 + 0.1)
     assert cost.seconds([0] * 1000) == pytest.approx(1.0)
@@ -360,15 +360,15 @@ def test_a_model_is_rehearsed_with_each_number_of_documents_alone_and_in_batches
         asked.append((queries, size))
         return queries * (0.001 + size / 1e4)
 
-    found = Cost.measured(seconds, lambda: 2)
+    found = QueryCost.measured(seconds, lambda: 2)
     assert found.alone == found.together == found.few == pytest.approx((0.0011, 0.002, 0.011, 0.101))
     assert found.power == 2
     assert {each for each in asked if each[0] == 1} == {(1, size) for size in SIZES}
     assert {each for each in asked if each[0] > 1} == {(10, 1), (10, 10), (10, 100), (100, 1), (100, 10)}
     assert BATCHES == (10, 100)
-    slow = [Cost.measured(lambda *asked: {(1, 100): 2.0}[asked[:2]], power) for power in (lambda: 1, lambda: 2)]
+    slow = [QueryCost.measured(lambda *asked: {(1, 100): 2.0}[asked[:2]], power) for power in (lambda: 1, lambda: 2)]
     assert [each.alone for each in slow] == [(2.0, 2.0, 2.0, 20.0), (2.0, 2.0, 2.0, 200.0)], "others would take longer"
-    unknown = Cost.measured(lambda *asked: {(1, 100): np.inf}[asked[:2]], lambda: 1)
+    unknown = QueryCost.measured(lambda *asked: {(1, 100): np.inf}[asked[:2]], lambda: 1)
     check_cost(unknown, Limits(), [20_000])
     check_cost(costs(0.0, 0.0), Limits(), [20_000])
 

@@ -16,7 +16,7 @@ from querywise.data.runs import Run
 from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.methods import METHODS
 from querywise.service import differences as module
-from querywise.service.costs import Cost
+from querywise.service.costs import QueryCost
 from querywise.service.differences import Differences, affordable, differences
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel, ModelFolder
@@ -82,8 +82,8 @@ def test_a_run_is_measured_as_the_list_that_it_found(data: Judged, tmp_path: Pat
 # How many
 
 
-def costs(few: float, many: float) -> Cost:
-    return Cost((few, few, few, many))
+def costs(few: float, many: float) -> QueryCost:
+    return QueryCost((few, few, few, many))
 
 
 def test_all_queries_are_compared_where_they_are_cheap_and_some_from_all_over_where_not() -> None:

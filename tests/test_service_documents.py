@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from querywise.service.documents import Features, distinct_ids
+from querywise.service.documents import FeatureColumns, distinct_ids
 from querywise.service.guards import decode, decode_documents
 from querywise.service.responses import ApiError, RequestDataError
 from querywise.service.routes import _BATCH, _EXPLAIN, _RANK
 from tests.worlds import examples
 
-FEATURES = Features(("a", "b"), {"a": 0, "b": 1}, 0.0)
+FEATURES = FeatureColumns(("a", "b"), {"a": 0, "b": 1}, 0.0)
 VALUES = st.sampled_from(["1", "-2.5", "0.1", "null", "1e3", "0.1234567890123456789", '"x"', "01", "[1]", "true"])
 ROWS = st.one_of(
     st.tuples(VALUES, VALUES).map(lambda pair: f"[{pair[0]}, {pair[1]}]"),

@@ -15,7 +15,7 @@ import pytest
 
 from querywise import KnnOffline2, RankSVM, make_judged, save
 from querywise.runtime.arrays import Floats
-from querywise.service.documents import Features
+from querywise.service.documents import FeatureColumns
 from querywise.service.loaded_model import ModelFolder
 from querywise.service.responses import RequestDataError
 from querywise.service.routes import create_app
@@ -142,7 +142,7 @@ def test_numbers_too_large_to_compute_with_are_refused_in_both(service: Service)
 def test_nan_is_a_missing_value_where_the_model_knows_such() -> None:
     rows = np.array([[1.0, math.nan]])
     table = Table(["d"], msgspec.json.decode(msgspec.json.encode(sent(rows)), type=Numbers))
-    found = Features(("a", "b"), {"a": 0, "b": 1}, math.nan).unpacked(table, "documents")
+    found = FeatureColumns(("a", "b"), {"a": 0, "b": 1}, math.nan).unpacked(table, "documents")
     assert found.tobytes() == rows.tobytes()
     with pytest.raises(RequestDataError, match="Send 0 for a missing one"):
-        Features(("a", "b"), {"a": 0, "b": 1}, 0.0).unpacked(table, "documents")
+        FeatureColumns(("a", "b"), {"a": 0, "b": 1}, 0.0).unpacked(table, "documents")

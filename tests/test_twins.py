@@ -26,7 +26,7 @@ from querywise.evaluation.trained import Fit
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.single import OneFeature
 from querywise.report.writing import write_report
-from querywise.retrieval.twins import Facts, NearTwins, _one_edit, grouped_by, near_groups
+from querywise.retrieval.twins import NearTwins, TwinFacts, _one_edit, grouped_by, near_groups
 from tests.commands import run
 from tests.worlds import REAL_DATA, examples, needs_real_data
 
@@ -36,13 +36,13 @@ ALONE = (
 )
 
 
-def facts(*texts: str | None, vectors: list[list[float]] | None = None) -> Facts:
+def facts(*texts: str | None, vectors: list[list[float]] | None = None) -> TwinFacts:
     nothing, count = (None,) * len(texts), len(texts)
     found = np.zeros((count, 0)) if vectors is None else np.array(vectors)
-    return Facts(tuple(map(str, range(count))), texts, nothing, nothing, found.astype(np.float32))
+    return TwinFacts(tuple(map(str, range(count))), texts, nothing, nothing, found.astype(np.float32))
 
 
-def are_twins(known: Facts) -> bool:
+def are_twins(known: TwinFacts) -> bool:
     near = NearTwins(known)
     one = bool(near.among(np.array([0]), np.array([1]))[0] == 1)
     assert one == (near.components()[0] == near.components()[1])
@@ -309,7 +309,7 @@ def test_near_twins_of_a_search_for_films_mostly_mean_one_film() -> None:
     count = len(table)
     data = Judged(Candidates(np.zeros((count, 1)), np.arange(count + 1), table.ids), np.zeros(count, np.int64))
     plain_data = data.with_queries(replace(table, groups=None))
-    near = NearTwins(Facts.of(plain_data))
+    near = NearTwins(TwinFacts.of(plain_data))
     components = near.components()
     assert np.bincount(components).max() < 0.05 * count
     twin = near.among(np.arange(count), np.arange(count))

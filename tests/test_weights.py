@@ -24,8 +24,8 @@ from querywise.rankers.weights.fusion import (
     Confidence,
     EqualWeights,
     Fusion,
-    Lists,
     ReciprocalRank,
+    RunLists,
     Weights,
     best_of,
     normalised_runs,
@@ -104,7 +104,7 @@ def test_equal_weights_take_weighted_queries_and_the_others_say_why_not() -> Non
 def test_weights_maximise_the_measure_over_the_grid() -> None:
     data = planted(60, told=False)
     found = Weights(measure="ndcg@5").fit(data)
-    lists = Lists.of(data, run_columns(data.feature_names), "opensearch-min-max", "ndcg@5")
+    lists = RunLists.of(data, run_columns(data.feature_names), "opensearch-min-max", "ndcg@5")
     ranker = Weights(measure="ndcg@5").fit(data)
     reached = []
     for option in options_for(2):
@@ -131,7 +131,7 @@ def test_what_the_runs_missed_counts() -> None:
         for number, query in enumerate(data.query_ids)
     }
     known = data.with_judgements(grades)
-    lists = [Lists.of(each, run_columns(data.feature_names), "l2", "map") for each in (data, known)]
+    lists = [RunLists.of(each, run_columns(data.feature_names), "l2", "map") for each in (data, known)]
     assert (lists[1].table < lists[0].table).all()
 
 
@@ -140,7 +140,7 @@ def test_more_than_three_runs_are_searched_from_a_coarser_grid() -> None:
     data = as_runs(base, ("a", "b", "c", "d", "e"))
     found = Weights().fit(data)
     assert found.weights_.sum() == pytest.approx(1)
-    lists = Lists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map")
+    lists = RunLists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map")
     assert len(lists.options) == 126
     kept = lists.with_best()
     assert (kept.options == kept.best).all(axis=1).any()
@@ -177,7 +177,9 @@ def test_the_limits_are_the_weights_for_all_queries_bit_for_bit(settings: dict[s
 
 def oracle(data: Judged) -> float:
     """The mean measure if every query had its best weights."""
-    return float(Lists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map").table.max(axis=1).mean())
+    return float(
+        RunLists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map").table.max(axis=1).mean()
+    )
 
 
 @pytest.mark.slow
@@ -265,7 +267,7 @@ def test_a_forest_predicts_as_scikit_learn_does() -> None:
     data = planted(80)
     ranker = ForestWeights(trees=7, seed=3).fit(data)
     points = ranker.view_.points(data.candidates)
-    lists = Lists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map")
+    lists = RunLists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map")
     order = content_order(data)  # in which rows are drawn
     grown = RandomForestRegressor(7, min_samples_leaf=2, random_state=3).fit(points[order], lists.table[order])
     expected = grown.predict(points)

@@ -19,7 +19,7 @@ from querywise.data.letor import read_letor, with_side_queries
 from querywise.data.parquet.writing import convert
 from querywise.data.runs import Run, join_runs
 from querywise.errors import ClusterError, DataError, ModelFileError, QuerywiseError
-from querywise.jobs.compare import Asked
+from querywise.jobs.compare import CompareOptions
 from querywise.jobs.compare import run as compare
 from querywise.jobs.fuse import check_fusing
 from querywise.retrieval.index import load_index
@@ -64,7 +64,7 @@ def test_no_error_of_the_library_speaks_of_an_option() -> None:
 def comparing(*scores: str) -> None:
     nothing: Any = None
     folds: Folds = nothing  # refused before anything is read
-    compare(Asked(methods=("single",), scores=scores), folds, None, title="")
+    compare(CompareOptions(methods=("single",), scores=scores), folds, None, title="")
 
 
 def test_the_names_of_other_systems_are_spoken_of_as_an_argument() -> None:

@@ -13,7 +13,7 @@ from querywise.cli.options import command, print_json, say
 from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
-    from querywise.jobs.boosts import Learned
+    from querywise.jobs.boosts import LearnedBoosts
 
 
 @command
@@ -73,7 +73,7 @@ def boosts(
         _tell(found, asked.measure, out)
 
 
-def _tell(found: Learned, measure: str, out: Path) -> None:
+def _tell(found: LearnedBoosts, measure: str, out: Path) -> None:
     from querywise.display.words import p_in_words
     from querywise.jobs.boosts import EQUAL, OWN, said
     from querywise.report.terminal import plain_table

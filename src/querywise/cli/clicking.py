@@ -14,8 +14,8 @@ from querywise.errors import DataError
 from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
-    from querywise.clicks.folder import Written
-    from querywise.jobs.clicks import Found
+    from querywise.clicks.folder import JudgmentCounts
+    from querywise.jobs.clicks import LogFindings
     from querywise.runtime.values import JsonObject
 
 
@@ -76,14 +76,14 @@ def clicks(
     """
     from querywise.clicks.folder import OUTPUT
     from querywise.clicks.readers import CLICKS
-    from querywise.jobs.clicks import Asked, learn, write
+    from querywise.jobs.clicks import ClickOptions, learn, write
 
     if borrow not in ("auto", "on", "off"):
         raise DataError(f"--borrow {borrow}: expected auto, on or off.")
     if collection is not None and features is not None:
         raise DataError("--collection and --features: judgments are joined with one of them. Name one.")
     OUTPUT.check(out)
-    asked = Asked(model, tuple(action or CLICKS), without_bots, weights, borrow, pairs)
+    asked = ClickOptions(model, tuple(action or CLICKS), without_bots, weights, borrow, pairs)
     with shown(quiet=quiet), working(None, memory):
         found = learn(log, asked)
         written = write(out, found, asked, collection=collection, features=features, report=report, source=log)
@@ -93,7 +93,7 @@ def clicks(
         _say(found, written, out)
 
 
-def _say(found: Found, written: Written, out: Path) -> None:
+def _say(found: LogFindings, written: JudgmentCounts, out: Path) -> None:
     from querywise.report.terminal import plain_table
 
     say(*found.told)
@@ -123,7 +123,7 @@ def _say(found: Found, written: Written, out: Path) -> None:
         say(f"{written.unknown:,} judgments are left out: their query or document is not in the data that was named.")
 
 
-def _say_borrowing(found: Found) -> None:
+def _say_borrowing(found: LogFindings) -> None:
     from querywise.display.words import p_value
     from querywise.report.terminal import plain_table
 
@@ -141,7 +141,7 @@ def _say_borrowing(found: Found) -> None:
     )
 
 
-def _as_json(found: Found, written: Written, out: Path) -> JsonObject:
+def _as_json(found: LogFindings, written: JudgmentCounts, out: Path) -> JsonObject:
     known = found.known
     return {
         "out": str(out),

@@ -130,7 +130,7 @@ def compare(
     from querywise.clicks.held_out import held_out
     from querywise.data.rows import reading_for
     from querywise.evaluation.tuning import without_hints
-    from querywise.jobs.compare import Asked, run
+    from querywise.jobs.compare import CompareOptions, run
     from querywise.jobs.origins import begun, titles_of
     from querywise.measures.order import find_flavour
     from querywise.methods import find_method, settings_of_several
@@ -143,7 +143,7 @@ def compare(
     say_renamed([*names, baseline], quiet=quiet)
     fixed = local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag})
     fixed |= settings_of_several([find_method(name, peers=True) for name in names], settings or [], flag="--set ")
-    asked = Asked(
+    asked = CompareOptions(
         methods=names,
         scores=tuple(scores or ()),
         measures=measures,

@@ -15,7 +15,7 @@ from querywise.runtime.progress import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from querywise.online.off_policy import Estimate
+    from querywise.online.off_policy import PolicyEstimate
     from querywise.online.outcomes import Noted
     from querywise.online.verdict import Contest, Verdict
 
@@ -102,7 +102,7 @@ def _say(verdict: Verdict, noted: Noted, names: list[str]) -> None:
         say(f"The log has {', '.join(others)} too: --arms.")
 
 
-def _say_estimates(found: Sequence[Estimate]) -> None:
+def _say_estimates(found: Sequence[PolicyEstimate]) -> None:
     from querywise.report.terminal import plain_table
 
     rows = [

@@ -17,7 +17,7 @@ from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
     from querywise.data.training import Training
-    from querywise.jobs.fit import Asked, Fitted
+    from querywise.jobs.fit import FitOptions, Fitted
     from querywise.methods import Method
 
 
@@ -95,7 +95,7 @@ def fit(
     with compiled_beside(method) as compiled:  # what is below is slow to import
         from querywise.data.rows import reading_for
         from querywise.evaluation.tuning import without_hints
-        from querywise.jobs.fit import AMONG, AUTO, Asked, run
+        from querywise.jobs.fit import AMONG, AUTO, FitOptions, run
         from querywise.measures.formulas import find_measures
         from querywise.measures.order import find_flavour
         from querywise.methods import find_method, parse_settings
@@ -120,7 +120,7 @@ def fit(
             )
             require_parts(read.train, memory)
             compiled()
-            asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
+            asked = FitOptions(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
             if method == AUTO:
                 asked = _chosen(asked, read.train, quiet=quiet or as_json)
             fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None, adapter=read.adapter)
@@ -153,7 +153,7 @@ def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, 
     return {name: method.settings[name].read(text, f"--{name} {text}") for name, text in given.items()}
 
 
-def _chosen(asked: Asked, train: Training, *, quiet: bool) -> Asked:
+def _chosen(asked: FitOptions, train: Training, *, quiet: bool) -> FitOptions:
     """The same with the method that cross-validation chooses; says why."""
     from querywise.jobs.fit import AMONG, choose
     from querywise.methods import find_method

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from querywise.data.judgements import Judgement
     from querywise.data.query_table import QueryTable
     from querywise.data.runs import Run
-    from querywise.jobs.fuse import Fused
+    from querywise.jobs.fuse import FusionResult
     from querywise.retrieval.reading import Retrieval
     from querywise.runtime.values import JsonObject
 
@@ -143,7 +143,7 @@ def _with_texts(candidates: Candidates, table: QueryTable | None, queries: Path 
     return candidates
 
 
-def _say_written(done: Fused, candidates: Candidates, out: Path) -> None:
+def _say_written(done: FusionResult, candidates: Candidates, out: Path) -> None:
     if done.scores is not None:
         say(f"{len(done.scores)} documents of {len(candidates)} queries fused by {done.method}, written to {out}")
         return
@@ -156,7 +156,7 @@ def _say_written(done: Fused, candidates: Candidates, out: Path) -> None:
         say(f"{done.method} has no weights of runs; --method weights, or weights-by-query, writes a model that has.")
 
 
-def _as_json(candidates: Candidates, runs: list[str], done: Fused, out: Path | None) -> JsonObject:
+def _as_json(candidates: Candidates, runs: list[str], done: FusionResult, out: Path | None) -> JsonObject:
     from dataclasses import asdict
 
     content: JsonObject = {"method": done.method, "runs": list(runs)}
@@ -170,7 +170,7 @@ def _as_json(candidates: Candidates, runs: list[str], done: Fused, out: Path | N
     return content
 
 
-def _say_fused(done: Fused) -> None:
+def _say_fused(done: FusionResult) -> None:
     from querywise.report.terminal import comparison_table
 
     if done.found is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from querywise.clicks.impressions import Codes, Impressions, normalized
 from querywise.clicks.judgments import Judgments
-from querywise.clicks.pairs import Preferences, preferred
+from querywise.clicks.pairs import ClickPreferences, preferred
 from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST, WEIGHTS
 from querywise.data.collections import Collection, read_collection
 from querywise.data.coverage import whole_grades
@@ -78,7 +78,7 @@ def names_of(table: QueryTable | None) -> tuple[dict[str, str], dict[str, str]]:
     return names, texts
 
 
-class Written(NamedTuple):
+class JudgmentCounts(NamedTuple):
     """How many judgments were written, and how many were left out because their document or query is not there."""
 
     judgments: int
@@ -93,8 +93,8 @@ def write_folder(
     beside: Beside,
     notes: JsonObject,
     page: str | None,
-    pairs: Preferences | None = None,
-) -> Written:
+    pairs: ClickPreferences | None = None,
+) -> JudgmentCounts:
     """Write judgments and what they belong to. page: that of the report. pairs: to learn from in place of gains."""
     ids = _ids(log.queries, beside.names)
     known = _known(log, found, beside, ids)
@@ -118,7 +118,7 @@ def write_folder(
         if page is not None:
             (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / MANIFEST).write_text(json_text(notes), encoding="utf-8")
-    return Written(int(known.sum()), len(used), int((~known).sum()))
+    return JudgmentCounts(int(known.sum()), len(used), int((~known).sum()))
 
 
 def human_grades(log: Impressions, found: Judgments, beside: Beside) -> Ints:

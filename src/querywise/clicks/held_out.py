@@ -25,7 +25,7 @@ from querywise.clicks.peers import XGBOOST, Trees, lightgbm_by_position, pages_w
 from querywise.clicks.readers import read_clicks
 from querywise.contracts.answers import Scorer
 from querywise.contracts.protocols import Fittable
-from querywise.data.click_judgments import WEIGHTS, Gain, Gains, is_click_folder, read_manifest, with_gains
+from querywise.data.click_judgments import WEIGHTS, ClickGain, Gains, is_click_folder, read_manifest, with_gains
 from querywise.data.folds import Fold
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Grades, grades_from
@@ -187,8 +187,8 @@ def _people(path: Path) -> Grades:
 
 def _gains(log: Impressions, found: Judgments, names: Mapping[str, str]) -> Gains:
     """The judgments by the ids of queries and documents."""
-    labels, gains = found.values().tolist(), dict[str, dict[str, Gain]]()
+    labels, gains = found.values().tolist(), dict[str, dict[str, ClickGain]]()
     for row, (query, document) in enumerate(zip(found.query.tolist(), found.document.tolist(), strict=True)):
         own = gains.setdefault(names.get(log.queries[query], log.queries[query]), {})
-        own[log.documents[document]] = Gain(float(found.gain[row]), float(found.error[row]), labels[row])
+        own[log.documents[document]] = ClickGain(float(found.gain[row]), float(found.error[row]), labels[row])
     return gains

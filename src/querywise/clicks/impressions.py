@@ -52,7 +52,7 @@ class Notes:
     has_pages: bool = True
 
 
-class Rows(NamedTuple):
+class ImpressionRows(NamedTuple):
     """Impressions as they were read, a row each; session −1 and position −1 are unknown."""
 
     query: Codes
@@ -242,7 +242,7 @@ def together(first: Impressions, second: Impressions) -> tuple[Impressions, Impr
     return one, two
 
 
-def assembled(rows: Rows, queries: Coder, documents: Coder, notes: Notes) -> Impressions:
+def assembled(rows: ImpressionRows, queries: Coder, documents: Coder, notes: Notes) -> Impressions:
     """Rows grouped into pages: those of one session and query, in the order of time.
 
     A document that a page repeats at the same position is one row; at another position it begins a further page of the
@@ -275,7 +275,7 @@ def assembled(rows: Rows, queries: Coder, documents: Coder, notes: Notes) -> Imp
     return _by_time(rows, found, starts, query, position, clicked, names, documents.names, notes)
 
 
-def _readable(rows: Rows, queries: Coder, documents: Coder, notes: Notes) -> Rows:
+def _readable(rows: ImpressionRows, queries: Coder, documents: Coder, notes: Notes) -> ImpressionRows:
     """The rows whose query and document have a name that lines of a file can hold; the others are counted.
 
     Whoever uses a search box chooses the query, and in events of a browser the document's id too.
@@ -286,7 +286,7 @@ def _readable(rows: Rows, queries: Coder, documents: Coder, notes: Notes) -> Row
     if good.all():
         return rows
     notes.unreadable += int((~good).sum())
-    left = Rows(*(None if each is None else each[good] for each in rows))  # type: ignore[arg-type]  # so they are
+    left = ImpressionRows(*(None if each is None else each[good] for each in rows))  # type: ignore[arg-type]  # so they are
     return left._replace(query=queries.keep(left.query), document=documents.keep(left.document))
 
 
@@ -314,7 +314,7 @@ def _occurrences(order: Ints, moved: Bools, same: Bools) -> Codes:
 
 
 def _by_time(
-    rows: Rows,
+    rows: ImpressionRows,
     found: Ints,
     starts: Ints,
     query: Codes,

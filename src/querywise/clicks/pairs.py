@@ -22,7 +22,7 @@ from querywise.runtime.arrays import Floats, Ints
 QUANTILE = 0.99  # of the inverse propensities of clicks; larger ones are cut to it
 
 
-class Preferences(NamedTuple):
+class ClickPreferences(NamedTuple):
     """Clicked documents above others: of preference `i` documents `starts[i]:starts[i + 1]`, the clicked one first.
 
     query: its number in the log. weight: clicks / θ. clipped: the largest 1 / θ.
@@ -35,7 +35,7 @@ class Preferences(NamedTuple):
     clipped: float
 
 
-def preferences(log: Impressions, known: Knowledge) -> Preferences:
+def preferences(log: Impressions, known: Knowledge) -> ClickPreferences:
     """The preferences of a log whose position bias is known, or that has propensities."""
     if log.propensity is None and not known.known:
         raise DataError(f"Pairs by inverse propensity need to know examination. {known.reason}", arguments=("pairs",))
@@ -52,7 +52,7 @@ def preferences(log: Impressions, known: Knowledge) -> Preferences:
     if not found:
         raise DataError("No page shows a clicked document beside one without a click, so there is no preference.")
     lists = [np.concatenate([[document], np.frombuffer(others, np.int32)]) for _, document, others in found]
-    return Preferences(
+    return ClickPreferences(
         np.array([query for query, _, _ in found], np.int64),
         np.cumsum([0, *(len(each) for each in lists)]),
         np.concatenate(lists).astype(np.int64),
@@ -61,7 +61,7 @@ def preferences(log: Impressions, known: Knowledge) -> Preferences:
     )
 
 
-def preferred(found: Preferences, log: Impressions, candidates: Candidates, names: Mapping[str, str]) -> Judged:
+def preferred(found: ClickPreferences, log: Impressions, candidates: Candidates, names: Mapping[str, str]) -> Judged:
     """Every preference as a query of candidates, weighted, of the group that its own query is.
 
     names: the id of a query by its text in the log.

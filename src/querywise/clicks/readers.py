@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from querywise.clicks.impressions import Coder, Codes, Impressions, Notes, Rows, assembled
+from querywise.clicks.impressions import Coder, Codes, ImpressionRows, Impressions, Notes, assembled
 from querywise.data.click_files import (
     columns_in,
     delimiter_of,
@@ -98,7 +98,7 @@ class _Parts:
 
     def __init__(self) -> None:
         self.queries, self.documents, self.sessions = Coder(), Coder(), Coder()
-        self.blocks: list[Rows] = []
+        self.blocks: list[ImpressionRows] = []
         self._counted, self._bytes = [0, 0, 0], 0
 
     def text_bytes(self) -> int:
@@ -137,7 +137,7 @@ def _from_table(blocks: Iterator[_Block]) -> Impressions:
             position = _whole(block["position"], first)
         time = _times(block["time"], first) if "time" in block else np.full(count, np.nan)
         propensity = _numbers(block["propensity"], first, "propensity") if "propensity" in block else None
-        parts.blocks.append(Rows(query, document, position, _clicks(block, first), session, time, propensity))
+        parts.blocks.append(ImpressionRows(query, document, position, _clicks(block, first), session, time, propensity))
         _require_room(notes.rows, parts.text_bytes())
     return parts.whole(notes)
 
@@ -352,7 +352,7 @@ def _from_lines(path: Path) -> Impressions:
             session = np.full(count, page, np.int32)
             position = np.arange(1, count + 1, dtype=np.int32)
             shown.blocks.append(
-                Rows(query, documents, position, np.zeros(count, bool), session, np.full(count, time), None)
+                ImpressionRows(query, documents, position, np.zeros(count, bool), session, np.full(count, time), None)
             )
             notes.rows += count
             if notes.rows // _BLOCK > (notes.rows - count) // _BLOCK:
@@ -365,10 +365,12 @@ def _from_lines(path: Path) -> Impressions:
     return shown.whole(notes)
 
 
-def _joined(blocks: list[Rows], propensity: Floats | None = None) -> Rows:
+def _joined(blocks: list[ImpressionRows], propensity: Floats | None = None) -> ImpressionRows:
     query, document, position, clicked, session, time, _ = zip(*blocks, strict=True)
     one, two, three = (np.concatenate(each) for each in (query, document, position))
-    return Rows(one, two, three, np.concatenate(clicked), np.concatenate(session), np.concatenate(time), propensity)
+    return ImpressionRows(
+        one, two, three, np.concatenate(clicked), np.concatenate(session), np.concatenate(time), propensity
+    )
 
 
 class _Clicks:
@@ -382,7 +384,7 @@ class _Clicks:
         self.pages.append(np.full(len(documents), page, np.int32))
         self.documents.append(documents)
 
-    def on(self, rows: Rows, notes: Notes) -> Bools:
+    def on(self, rows: ImpressionRows, notes: Notes) -> Bools:
         """Which rows were clicked; repeated clicks and those outside of what was shown are counted."""
         if not self.pages:
             return np.zeros(len(rows.query), np.bool_)
@@ -480,7 +482,7 @@ class _Pages:
             return None
         return np.fromiter((self.clients.get(each, -1) for each in pages.tolist()), np.int32, len(pages))
 
-    def rows(self, parts: _Parts) -> Rows | None:
+    def rows(self, parts: _Parts) -> ImpressionRows | None:
         """The impressions of queries whose text is known."""
         seen, first = set(self.page), 0 if min(self.position, default=1) == 0 else 1
         lists = [(number, own) for number, own in self.lists.items() if number not in seen]
@@ -496,7 +498,7 @@ class _Pages:
         query = np.array([parts.queries.code(self.texts[number]) for number in page.tolist()], np.int32)
         time = np.array([self.times.get(number, math.nan) for number in page.tolist()])
         position = position if (position >= 0).all() else np.full(len(page), -1, np.int32)
-        return Rows(query, document, position, np.zeros(len(page), bool), page, time, None)
+        return ImpressionRows(query, document, position, np.zeros(len(page), bool), page, time, None)
 
 
 def _object_of(record: Mapping[str, Json]) -> tuple[str | None, int | None]:

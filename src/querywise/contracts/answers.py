@@ -97,7 +97,7 @@ class Models(Protocol):
         ...
 
 
-class Stored(NamedTuple):
+class PretrainedModels(NamedTuple):
     """What is known of models trained before any query arrives.
 
     whom: the queries that a model is for, in words. usable: models with training pairs; the global model replaces the
@@ -128,7 +128,7 @@ class Local(NamedTuple):
     models: Once[Models] = Once(_no_models)
     shares: Once[csr_array] = Once(_no_shares)
     scale: Scale = "raw"
-    stored: Stored | None = None
+    stored: PretrainedModels | None = None
 
 
 class TrainingQueries(NamedTuple):
@@ -363,7 +363,7 @@ def picked(
     seen: Candidates,
     everyone: _Global,
     models: Models,
-    stored: Stored,
+    stored: PretrainedModels,
     choose: Callable[[], Ints],
     *,
     place: Place,

@@ -20,7 +20,7 @@ WEIGHTS = "weights.tsv"  # of preferences, where features are those of pairs by 
 HEADING = ("query-id", "corpus-id", "gain", "error", "label")
 
 
-class Gain(NamedTuple):
+class ClickGain(NamedTuple):
     """What clicks say of a document: its attractiveness, the standard error, and the real-valued label made of it."""
 
     gain: float
@@ -28,7 +28,7 @@ class Gain(NamedTuple):
     label: float
 
 
-Gains = Mapping[str, Mapping[str, Gain]]  # query → document → gain
+Gains = Mapping[str, Mapping[str, ClickGain]]  # query → document → gain
 
 
 def is_click_folder(path: Path) -> bool:
@@ -36,20 +36,20 @@ def is_click_folder(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
-def read_gains(folder: Path) -> dict[str, dict[str, Gain]]:
+def read_gains(folder: Path) -> dict[str, dict[str, ClickGain]]:
     """The gains of a folder: query → document → gain."""
     path = folder / GAINS
     lines = read_text(path).split("\n")
     if tuple(lines[0].split("\t")) != HEADING:
         raise DataError(f"{path}:1: expected the columns {', '.join(HEADING)}; found {lines[0][:80]!r}.")
-    found: dict[str, dict[str, Gain]] = {}
+    found: dict[str, dict[str, ClickGain]] = {}
     for number, line in enumerate(lines[1:], start=2):
         if line:
             query, document, *values = (line.split("\t") + [""] * len(HEADING))[: len(HEADING)]
             numbers = [finite_number(each) for each in values]
             if any(each is None or each < 0 for each in numbers):
                 raise DataError(f"{path}:{number}: expected three numbers from 0 up; found {line[:80]!r}.")
-            found.setdefault(query, {})[document] = Gain(*(float(each or 0) for each in numbers))
+            found.setdefault(query, {})[document] = ClickGain(*(float(each or 0) for each in numbers))
     return found
 
 
@@ -99,7 +99,7 @@ def with_gains(data: Judged, gains: Gains, *, weigh: bool) -> Judged:
     values, judged = np.zeros(len(data.labels)), np.zeros(len(data.labels), np.bool_)
     weights = np.zeros(len(data))
     for query, name in enumerate(rows.query_ids):
-        own: Mapping[str, Gain] = gains.get(name, {})
+        own: Mapping[str, ClickGain] = gains.get(name, {})
         for row in range(rows.starts[query], rows.starts[query + 1]):
             found = own.get(rows.document_ids[row])
             if found is not None:

@@ -64,7 +64,7 @@ KINDS = {
 }
 
 
-class Loss(NamedTuple):
+class LostData(NamedTuple):
     """How many things of one kind were lost, of how many, and one of them. kind: one of KINDS."""
 
     kind: str
@@ -75,7 +75,7 @@ class Loss(NamedTuple):
     def __str__(self) -> str:
         """The loss in a sentence.
 
-        >>> print(Loss("queries without a judgment", 25, 3244, "'q7' (jaguar speed)"))
+        >>> print(LostData("queries without a judgment", 25, 3244, "'q7' (jaguar speed)"))
         Left out: 25 of 3,244 queries without a judgment, such as 'q7' (jaguar speed).
         """
         told = KINDS[self.kind].format(f"{self.number:,} of {self.total:,}")
@@ -86,9 +86,9 @@ class Loss(NamedTuple):
         return {**self._asdict(), "text": str(self)}
 
 
-def losses(counts: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Loss, ...]:
+def losses(counts: Sequence[tuple[str, Sequence[str], int]]) -> tuple[LostData, ...]:
     """Those that there are, of kind, lost things and the number of all; the first lost thing is the example."""
-    return tuple(Loss(kind, len(lost), total, lost[0]) for kind, lost, total in counts if lost)
+    return tuple(LostData(kind, len(lost), total, lost[0]) for kind, lost, total in counts if lost)
 
 
 def named(query_id: str, text: str | None) -> str:
@@ -143,7 +143,7 @@ class Judged:
     query_weights: Floats | None = None
     document_weights: Floats | None = None
     runs: tuple[Run, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[LostData, ...] = ()
 
     in_memory = True
 
@@ -466,10 +466,10 @@ def _joined_runs(parts: Sequence[Judged]) -> tuple[Run, ...]:
     return tuple(replace(run, scores=ChainMap(*(dict(each[run.name].scores) for each in by_name))) for run in shared)
 
 
-def _joined_losses(parts: Sequence[Judged]) -> tuple[Loss, ...]:
+def _joined_losses(parts: Sequence[Judged]) -> tuple[LostData, ...]:
     """The losses of all parts, those of one kind added up; parts of one set have the same ones."""
     distinct = {id(part.losses): part.losses for part in parts}.values()
-    found: dict[str, Loss] = {}
+    found: dict[str, LostData] = {}
     for each in (loss for own in distinct for loss in own):
         before = found.get(each.kind, each._replace(number=0, total=0))
         found[each.kind] = before._replace(number=before.number + each.number, total=before.total + each.total)

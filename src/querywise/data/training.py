@@ -11,7 +11,7 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.workers import Kept
 
 
-class Part(Protocol):
+class Shard(Protocol):
     """Some whole queries of a training set, in memory or on disk."""
 
     def load(self) -> Judged:
@@ -47,7 +47,7 @@ class Training(Learnable, Protocol):
     def load(self) -> Judged:
         """All of it in memory; refused where a budget of memory does not allow it."""
 
-    def parts(self) -> Sequence[Part | Kept]:
+    def parts(self) -> Sequence[Shard | Kept]:
         """What workers are given, and make a Part of before they work on it."""
 
     def surveys(self) -> list[Survey]:

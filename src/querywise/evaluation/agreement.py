@@ -70,7 +70,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SystemPair:
     """Two systems: their mean difference by both labels, and what cheap labels add to it.
 
     cheap: on all queries with cheap labels; its p is that of the paired t-test. bias: the cheap difference less the
@@ -137,7 +137,7 @@ class Agreement:
     right: tuple[Interval, ...]
     measures: dict[str, Interval]
     slices: tuple[Slice, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[SystemPair, ...]
     cautions: tuple[str, ...] = ()
 
     def said(self) -> list[str]:
@@ -446,7 +446,7 @@ def _leaning(sums: Floats) -> Floats:
     return found
 
 
-def _choices(cheap: Grades, human: Grades, runs: Sequence[Run], measure: str) -> Iterator[Choice]:
+def _choices(cheap: Grades, human: Grades, runs: Sequence[Run], measure: str) -> Iterator[SystemPair]:
     """Every two runs; the intervals of the bias hold for all pairs together (Bonferroni)."""
     both = sorted(query for query in human if query in cheap)
     top = {query: human[query] for query in both}
@@ -463,4 +463,4 @@ def _choices(cheap: Grades, human: Grades, runs: Sequence[Run], measure: str) ->
         room, half = abs(float(seen.mean()) - bias.value), (bias.high - bias.low) / 2
         needed = int(np.ceil(len(off) * (half / room) ** 2)) if 0 < room < half and half < 1e3 * room else None
         test = paired_t_test(by_cheap[first], by_cheap[second])
-        yield Choice(first, second, measure, test.difference, test.p, float(true.mean()), bias, needed)
+        yield SystemPair(first, second, measure, test.difference, test.p, float(true.mean()), bias, needed)

@@ -11,7 +11,7 @@ import numpy as np
 
 from querywise.data.coverage import Coverage, coverage_of, whole_grades
 from querywise.data.folds import Fold
-from querywise.data.judged import Judged, Loss, concatenate
+from querywise.data.judged import Judged, LostData, concatenate
 from querywise.data.judgements import Grades
 from querywise.data.labels import require_same_labels
 from querywise.data.run_columns import run_columns
@@ -22,7 +22,7 @@ from querywise.errors import DataError
 from querywise.evaluation.differences import Differences, plot_differences, require_known
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.foreign import System
-from querywise.evaluation.leaks import Leaks, Learned, TwinGain, known_of
+from querywise.evaluation.leaks import FoldQueries, Leaks, TwinGain, known_of
 from querywise.evaluation.pace import FOLDS, Pace
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
@@ -32,7 +32,7 @@ from querywise.evaluation.tuning import Edge, edges_in, hint_at
 from querywise.measures.formulas import find_measures
 from querywise.measures.order import find_flavour
 from querywise.retrieval.adapting import Taught, taught_by
-from querywise.retrieval.twins import Facts
+from querywise.retrieval.twins import TwinFacts
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
 from querywise.runtime.progress import doing
@@ -63,7 +63,7 @@ class Compared:
         default_factory=dict
     )  # other systems' own lists, where all that was judged is known
     given: tuple[str, ...] = ()  # systems that were fitted before and used as they are
-    learned: Learned | None = None  # the queries that each fold learned from; None where nothing was fitted
+    learned: FoldQueries | None = None  # the queries that each fold learned from; None where nothing was fitted
     taught: tuple[Taught, ...] = ()  # what each fold's query vectors learned; none where they do not learn
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class Compared:
         return None if self.judged.missed is None else coverage_of(self.judged)
 
     @property
-    def losses(self) -> tuple[Loss, ...]:
+    def losses(self) -> tuple[LostData, ...]:
         """What was read and left out, or shortened, as far as the data tells."""
         return self.judged.losses
 
@@ -393,7 +393,7 @@ def compare(
     pool = workers() if observe is None else ThisProcess()
     pace = Pace(len(folds), fits, alone=pool.parts == 1)
 
-    def one(number: int) -> tuple[Judged, dict[str, Trained], tuple[Facts, Facts], Taught | None]:
+    def one(number: int) -> tuple[Judged, dict[str, Trained], tuple[TwinFacts, TwinFacts], Taught | None]:
         fold = folds[number]
         require_same_labels(fold)
         found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
@@ -421,7 +421,7 @@ def compare(
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
         given=known.given,
-        learned=Learned.of(facts) if len(known.given) < len(fits) else None,
+        learned=FoldQueries.of(facts) if len(known.given) < len(fits) else None,
         taught=tuple(filter(None, taught)),
     )
     hint_at(compared.edges)

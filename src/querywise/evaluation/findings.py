@@ -39,7 +39,7 @@ _NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairTest:
     """One method's mean less another's, with the paired test. p_holm: corrected for the number of pairs tested."""
 
     first: str
@@ -61,7 +61,7 @@ class Pair:
 
 def _tested(
     compared: Compared, pairs: Iterable[tuple[str, str]], measure: str, test: str, human: ByHumans | None
-) -> tuple[Pair, ...]:
+) -> tuple[PairTest, ...]:
     """The paired test of each pair, by people where they judged, corrected by Holm for their number."""
 
     def tested(first: str, second: str) -> Comparison:
@@ -70,7 +70,7 @@ def _tested(
         return compared.test(first, second, measure, test=test)
 
     found = corrected({names: tested(*names) for names in pairs})
-    return tuple(Pair(*names, *each.numbers) for names, each in found.items())
+    return tuple(PairTest(*names, *each.numbers) for names, each in found.items())
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class Cheapest:
     is_winner: bool
     measure: str
     test: str
-    tests: tuple[Pair, ...]
+    tests: tuple[PairTest, ...]
     costs: dict[str, Costs]
     training: str
     ranking: str
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[PairTest, ...] = ()
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class Cheapest:
             milliseconds += f" instead of {_plain(theirs.ranking)}"
         return f"{self.measure} {pair.difference:+.4f}, {luck}, {seconds}, {milliseconds}"
 
-    def _among_all(self, pair: Pair) -> str:
+    def _among_all(self, pair: PairTest) -> str:
         """The p among all pairs where it decides otherwise, so that nobody finds two answers in one report."""
         same = {pair.first, pair.second}
         other = next((each for each in self.pairs if {each.first, each.second} == same), pair)
@@ -262,7 +262,7 @@ class Findings:
     against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
     uses: dict[str, tuple[Use, ...]]  # the features of each method that could be explained, the main ones first
     unexplained: dict[str, str]  # why not, for each of the others
-    pairs: tuple[Pair, ...]  # any two methods tested against each other
+    pairs: tuple[PairTest, ...]  # any two methods tested against each other
     cheapest: Cheapest | None  # of those not significantly worse than the best; None of one method alone
     curves: LearningCurves | None = None  # where they were asked for
     on_twins: Mapping[str, TwinGain] = field(default_factory=dict)  # of every other method; none where nothing leaks
@@ -390,7 +390,7 @@ def _cheapest(
     counted: Sequence[str],
     by_name: Mapping[str, MethodFinding],
     shown: str | None,
-    pairs: tuple[Pair, ...],
+    pairs: tuple[PairTest, ...],
     measure: str,
     test: str,
     human: ByHumans | None,

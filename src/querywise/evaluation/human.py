@@ -19,7 +19,7 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
-from querywise.evaluation.prediction_powered import Estimate, estimate
+from querywise.evaluation.prediction_powered import MeanEstimate, estimate
 from querywise.evaluation.significance import Comparison, corrected, paired_t_test
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.values import JsonObject
@@ -55,11 +55,11 @@ class ByHumans:
         """How many queries people judged, of how many."""
         return f"{counted(len(next(iter(self.cheap.values()))), 'query')}, {len(self):,} of them judged by people"
 
-    def mean(self, name: str, measure: str) -> Estimate:
+    def mean(self, name: str, measure: str) -> MeanEstimate:
         """A method's mean of a measure over all queries, by human judgment."""
         return estimate(self.human[name][measure], self.cheap[name][measure], self.chosen)
 
-    def difference(self, first: str, second: str, measure: str) -> Estimate:
+    def difference(self, first: str, second: str, measure: str) -> MeanEstimate:
         """The first method's mean less the second's."""
         human, cheap = (each[first][measure] - each[second][measure] for each in (self.human, self.cheap))
         return estimate(human, cheap, self.chosen)

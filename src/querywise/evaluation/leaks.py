@@ -11,7 +11,7 @@ import numpy as np
 from querywise.data.folds import Fold
 from querywise.display.words import counted, short
 from querywise.evaluation.significance import Comparison
-from querywise.retrieval.twins import Facts, NearTwins, is_chain
+from querywise.retrieval.twins import NearTwins, TwinFacts, is_chain
 from querywise.runtime.arrays import Bools, Ints
 from querywise.runtime.values import JsonObject
 
@@ -20,18 +20,18 @@ _FEW = 0.01  # of the test queries: near twins below that are told in reports al
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class FoldQueries:
     """What is known of the queries of a comparison, and which of them every fold learned from."""
 
-    facts: Facts
+    facts: TwinFacts
     tested: Ints  # the test queries, in their order, as numbers of `facts`
     fold_of: Ints  # which fold tested each
     folds: tuple[Ints, ...]  # the training and validation queries of each fold
 
     @classmethod
-    def of(cls, folds: Sequence[tuple[Facts, Facts]]) -> Learned:
+    def of(cls, folds: Sequence[tuple[TwinFacts, TwinFacts]]) -> FoldQueries:
         """From what is known of each fold's test queries, and of its training and validation queries."""
-        facts = Facts.joined([each for fold in folds for each in fold])
+        facts = TwinFacts.joined([each for fold in folds for each in fold])
         number = {query_id: place for place, query_id in enumerate(facts.ids)}
         tested = [[number[query_id] for query_id in test.ids] for test, _ in folds]
         return cls(
@@ -71,9 +71,9 @@ def _in_common(one: str, other: str) -> float:
     return len(ours & theirs) / max(len(ours | theirs), 1)
 
 
-def known_of(fold: Fold) -> tuple[Facts, Facts]:
+def known_of(fold: Fold) -> tuple[TwinFacts, TwinFacts]:
     """What is known of a fold's test queries, and of those that are learned from."""
-    return Facts.of(fold.test), Facts.joined([Facts.of(fold.train), Facts.of(fold.valid)])
+    return TwinFacts.of(fold.test), TwinFacts.joined([TwinFacts.of(fold.train), TwinFacts.of(fold.valid)])
 
 
 @dataclass(frozen=True, eq=False)

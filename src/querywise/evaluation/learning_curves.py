@@ -19,7 +19,7 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.foreign import System
-from querywise.evaluation.query_vectors import Lists, lists_of
+from querywise.evaluation.query_vectors import VectorLists, lists_of
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Corrected, corrected, find_test
 from querywise.evaluation.systems import FoldsGiven, folds_of, systems_of
@@ -55,7 +55,7 @@ class LearningCurves:
     counts: tuple[int, ...]
     given: tuple[str, ...] = ()
     refused: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    lists: Mapping[int, Lists] = field(default_factory=dict)
+    lists: Mapping[int, VectorLists] = field(default_factory=dict)
     # Tests that were made, by measure and name: one by randomisation takes a while.
     _found: dict[tuple[str, str], dict[tuple[int, str], Corrected]] = field(default_factory=dict, init=False)
 
@@ -410,7 +410,7 @@ def curves_up_to(
     sizes = sizes_for(counts) if learning else (min(counts),)
     found: dict[int, dict[str, Evaluation]] = {}
     refused: dict[int, dict[str, str]] = {}
-    lists: dict[int, Lists] = {}
+    lists: dict[int, VectorLists] = {}
     given = {name: each for name, each in whole.evaluations.items() if name not in learning}
     for size in track(sizes[:-1], "Learning curves"):
         made, why = _with_fewer(size, whole, learning, folds, None if kept is None else kept.part(f"with-{size}"))

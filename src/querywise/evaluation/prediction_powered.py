@@ -26,7 +26,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """A mean over queries, or a mean difference, with its standard error.
 
     interval: holds the true mean in 95 of 100 samples of queries. weight: λ, what the cheap values count. human, cheap:
@@ -44,7 +44,7 @@ class Estimate:
     worth: float
 
 
-def estimate(human: Floats, cheap: Floats, chosen: Ints, *, weight: float | None = None) -> Estimate:
+def estimate(human: Floats, cheap: Floats, chosen: Ints, *, weight: float | None = None) -> MeanEstimate:
     """Estimate the mean human value over the queries that the cheap values are of.
 
     human: the values of the human queries. cheap: those of all queries. chosen: which of all are the human ones.
@@ -75,4 +75,4 @@ def estimate(human: Floats, cheap: Floats, chosen: Ints, *, weight: float | None
     p = float(2 * stdtr(count - 1, -abs(value) / error)) if error > 0 else float(value == 0)
     worth = float(human.var(ddof=1)) / error**2 if error > 0 else float(count)
     means = float(human.mean()), float(cheap.mean())
-    return Estimate(value, error, (value - half, value + half), p, weight, *means, worth)
+    return MeanEstimate(value, error, (value - half, value + half), p, weight, *means, worth)

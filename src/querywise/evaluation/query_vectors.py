@@ -23,7 +23,7 @@ from querywise.runtime.values import JsonObject
 _DEEP = 100  # documents of a list that recall looks at, at most
 
 
-class Lists(NamedTuple):
+class VectorLists(NamedTuple):
     """The documents found by vectors alone, measured: by the queries' own vectors, and by adapted ones."""
 
     plain: Evaluation
@@ -35,7 +35,7 @@ class Lists(NamedTuple):
         return corrected({each: find_test(test)(self.adapted[each], self.plain[each]) for each in measures})
 
 
-class Group(NamedTuple):
+class DistanceGroup(NamedTuple):
     """Test queries whose nearest training query is about as near, and what these gained."""
 
     cosines: str
@@ -58,13 +58,13 @@ class VectorGains:
     that, by Holm for the number of methods. by_size: the lists with fewer training queries, where there are curves.
     """
 
-    lists: Lists
+    lists: VectorLists
     taught: tuple[Taught, ...]
     nearest: Floats
     measure: str
     test: str
     by_method: Mapping[str, tuple[float, Corrected]] = field(default_factory=dict)
-    by_size: Mapping[int, Lists] = field(default_factory=dict)
+    by_size: Mapping[int, VectorLists] = field(default_factory=dict)
 
     @property
     def gains(self) -> Floats:
@@ -78,11 +78,11 @@ class VectorGains:
         return [fold for fold, each in enumerate(self.taught) if each.adapter.adapts]
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[DistanceGroup]:
         """The test queries in four groups, the nearest to a training query last."""
         plain, adapted = (each[self.measure] for each in self.lists)
         return [
-            Group(
+            DistanceGroup(
                 label,
                 float(plain[own].mean()),
                 float(adapted[own].mean()),
@@ -187,7 +187,7 @@ def _numbers(each: Corrected) -> JsonObject:
     return dict(zip(("difference", "p", "p_holm"), each.numbers, strict=True))
 
 
-def lists_of(compared: Compared) -> Lists | None:
+def lists_of(compared: Compared) -> VectorLists | None:
     """What vectors alone found for the test queries, measured; None where query vectors do not learn."""
     runs = {run.name: run for run in compared.judged.runs}
     if not compared.taught or not {VECTORS, ADAPTED} <= set(runs) or compared.judged.gains is not None:
@@ -195,7 +195,9 @@ def lists_of(compared: Compared) -> Lists | None:
     deep = min(_DEEP, max((len(own) for own in runs[VECTORS].scores.values()), default=0))
     measures = tuple(dict.fromkeys((*compared.measures, f"recall@{max(deep, 1)}")))
     grades, flavour = compared.judgements, compared.flavour
-    return Lists(*(evaluate_run(runs[name], grades, measures=measures, flavour=flavour) for name in (VECTORS, ADAPTED)))
+    return VectorLists(
+        *(evaluate_run(runs[name], grades, measures=measures, flavour=flavour) for name in (VECTORS, ADAPTED))
+    )
 
 
 def vector_gains(

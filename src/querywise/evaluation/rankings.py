@@ -210,7 +210,7 @@ def _example(compared: Compared, names: tuple[str, str], query: int, title: str,
     )
 
 
-class Group(NamedTuple):
+class QueryGroup(NamedTuple):
     """Some of the test queries, and each method's averages on them."""
 
     label: str
@@ -223,7 +223,7 @@ class Breakdown(NamedTuple):
     """The test queries cut up by one property."""
 
     title: str
-    groups: tuple[Group, ...]
+    groups: tuple[QueryGroup, ...]
 
 
 def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
@@ -310,7 +310,7 @@ def _broken_down(title: str, compared: Compared, measure: str, masks: dict[str, 
             values = {name: compared.evaluations[name][measure][chosen] for name in compared.names}
             means = {name: float(each.mean()) for name, each in values.items()}
             ps = {name: paired_t_test(each, values[compared.baseline]).p for name, each in values.items()}
-            groups.append(Group(label, int(chosen.sum()), means, ps))
+            groups.append(QueryGroup(label, int(chosen.sum()), means, ps))
     return Breakdown(title, tuple(groups))
 
 

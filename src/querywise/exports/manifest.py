@@ -59,7 +59,7 @@ class AdapterEntry(TypedDict):
     script: str
 
 
-class Manifest(TypedDict):
+class ExportManifest(TypedDict):
     """The content of export.json: features and models, the global one first, or a request with weights of runs.
 
     adapter: what moves a query's vector before it is put into the request, where the model has one.
@@ -89,17 +89,17 @@ def read_raw_manifest(folder: Path) -> JsonObject:
     return found
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> ExportManifest:
     """The manifest of an export in today's layout; refused where an entry is missing or of another type."""
-    found = {**dict.fromkeys(Manifest.__annotations__), **read_raw_manifest(folder)}
+    found = {**dict.fromkeys(ExportManifest.__annotations__), **read_raw_manifest(folder)}
     if found["format_version"] == 1:
         found = _from_format_1(found)
     request = found.get("request")
     outside = isinstance(request, dict) and Path(str(request.get("file"))).name != request.get("file")
     empty = request is None and not (found.get("models") and found.get("features"))
-    if outside or empty or not has_type(found, Manifest):
+    if outside or empty or not has_type(found, ExportManifest):
         raise DataError(f"{folder / MANIFEST}: damaged. Export the model again.")
-    manifest: Manifest = found  # type: ignore[assignment]  # as it was checked
+    manifest: ExportManifest = found  # type: ignore[assignment]  # as it was checked
     return manifest
 
 

@@ -15,7 +15,7 @@ from enum import Enum
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Model, Models, Stored
+from querywise.contracts.answers import Answer, Model, Models, PretrainedModels
 from querywise.contracts.asking import nobody
 from querywise.contracts.forms import Linear, Refusal, Runnable, Split, name_in_engine, nodes
 from querywise.contracts.protocols import Ranker
@@ -91,7 +91,7 @@ def answer_to_nobody(ranker: Ranker) -> Answer:
     return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
 
 
-def _several(models: Models, stored: Stored, name: str) -> list[NamedModel]:
+def _several(models: Models, stored: PretrainedModels, name: str) -> list[NamedModel]:
     count = len(models)
     return [
         _one(models[number], name_in_engine(name, number, count), stored.whom(number), number)

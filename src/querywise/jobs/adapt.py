@@ -30,14 +30,14 @@ _FOLDER = OutputFolder(
 check_export_folder = _FOLDER.check
 
 
-class Learned(NamedTuple):
+class LearnedAdapter(NamedTuple):
     """An adapter, and what its folder must remember of the collection."""
 
     adapter: AdaptedVectors
     notes: JsonObject
 
 
-def learn(folder: Path, how: Retrieval, kind: Kind) -> Learned:
+def learn(folder: Path, how: Retrieval, kind: Kind) -> LearnedAdapter:
     """An adapter trained on all judged queries of a text collection."""
     if not how.by_vectors:
         said = "Query vectors can only be adapted where documents have vectors; name them with vectors=FOLDER."
@@ -58,7 +58,7 @@ def learn(folder: Path, how: Retrieval, kind: Kind) -> Learned:
     adapter = AdaptedVectors(kind, gate=kind == "auto", blocks=documents.blocks or None).fit(
         as_vectors(table.ids, table.vectors, what="query"), places, gains, groups=_groups(table.groups, len(table.ids))
     )
-    return Learned(adapter, {**retrieval_notes(index, how), "queries": adapter.teachers_})
+    return LearnedAdapter(adapter, {**retrieval_notes(index, how), "queries": adapter.teachers_})
 
 
 def _is_known(document: str, known: set[str], how: Retrieval) -> bool:

@@ -63,7 +63,7 @@ class Learning:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedBoosts:
     """What came out.
 
     boosts: what is written, learned from all judged queries; every: the same of every form. equal, learned: by form,
@@ -129,7 +129,7 @@ def _searching() -> dict[str, ByFields]:
 
 def learn(
     data: Path | Collection, how: Retrieval, asked: Learning, own: Path | None = None, judgements: Path | None = None
-) -> Learned:
+) -> LearnedBoosts:
     """Learn boosts of a text collection's fields, and test them on queries that they were not learned from."""
     collection, index = indexed_text(data, how, judgements=judgements)
     judged, matches = matches_of(
@@ -143,7 +143,7 @@ def learn(
 
 def _tested(
     judged: Judged, matches: FieldMatches, asked: Learning, own: Boosts | None, tokeniser: Tokeniser
-) -> Learned:
+) -> LearnedBoosts:
     folds = make_folds(judged, folds=asked.folds, seed=asked.seed)
     row = {query: number for number, query in enumerate(judged.query_ids)}
     learned = {name: np.zeros(len(judged)) for name in asked.forms}
@@ -161,7 +161,7 @@ def _tested(
     first = folds[0]  # all queries: one part of them to choose by
     every = whole.learn(Fold(concatenate([first.train, first.test]), first.valid, first.test), asked)
     chosen = asked.form or _chosen(learned)
-    return Learned(every[chosen], every, judged, equal, learned, theirs, corrected(tests), tokeniser)
+    return LearnedBoosts(every[chosen], every, judged, equal, learned, theirs, corrected(tests), tokeniser)
 
 
 def _chosen(learned: dict[str, Floats]) -> str:
@@ -262,13 +262,13 @@ def _moves(boosts: Boosts, name: str | None, factors: Sequence[float]) -> Iterab
             yield replace(boosts, boosts={**boosts.boosts, name: float(f"{value:.3g}")})
 
 
-def write(learned: Learned, out: Path) -> None:
+def write(learned: LearnedBoosts, out: Path) -> None:
     """Write `boosts.json`."""
     with atomic_text(out) as file:
         file.write(json_text(learned.as_json()))
 
 
-def said(learned: Learned, measure: str) -> str:
+def said(learned: LearnedBoosts, measure: str) -> str:
     """What was measured, in a sentence."""
     queries = counted(len(learned.judged), "judged query", "judged queries")
     return f"{measure} on {queries}, each ranked by boosts learned from others; paired t-tests, Holm for all of them."

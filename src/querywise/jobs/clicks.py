@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.clicks.borrowing import Borrowing, tested_borrowing
-from querywise.clicks.folder import Written, documents_beside, human_grades, write_folder
+from querywise.clicks.folder import JudgmentCounts, documents_beside, human_grades, write_folder
 from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import MOST_POSITIONS, Bots, Impressions
 from querywise.clicks.judgments import Judgments, choose_model, judge
@@ -28,7 +28,7 @@ _MANY_DOCUMENTS = 1_000  # of one query
 
 
 @dataclass(frozen=True)
-class Asked:
+class ClickOptions:
     """What to do with a log.
 
     model: the one that judges; None chooses. actions: UBI's events that count as clicks. without_bots: leave out
@@ -46,7 +46,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class LogFindings:
     """What a log says. qualities: of every model, on the last fifth of the pages; empty of fewer than ten pages."""
 
     log: Impressions
@@ -58,7 +58,7 @@ class Found:
     told: list[str] = field(default_factory=list)
 
 
-def learn(source: str, asked: Asked) -> Found:
+def learn(source: str, asked: ClickOptions) -> LogFindings:
     """Read a log and judge its documents."""
     if asked.model is not None:
         require_model(asked.model)
@@ -80,19 +80,19 @@ def learn(source: str, asked: Asked) -> Found:
         borrowing = tested_borrowing(log, model)
     use = borrowing is not None and (asked.borrow == "on" or borrowing.helps)
     found = judge(log, model, known, borrowing if use else None)
-    return Found(log, bots, qualities, known, found, borrowing, sentences(log, bots, asked))
+    return LogFindings(log, bots, qualities, known, found, borrowing, sentences(log, bots, asked))
 
 
 def write(
     out: Path,
-    found: Found,
-    asked: Asked,
+    found: LogFindings,
+    asked: ClickOptions,
     *,
     collection: Path | None = None,
     features: Path | None = None,
     report: bool = False,
     source: str = "",
-) -> Written:
+) -> JudgmentCounts:
     """Write the judgments, with what they belong to and with a page."""
     beside = documents_beside(collection, features)
     human = human_grades(found.log, found.judgments, beside)
@@ -106,7 +106,7 @@ def write(
     return write_folder(out, found.log, found.judgments, beside, notes, page if report else None, pairs)
 
 
-def _manifest(found: Found, asked: Asked) -> JsonObject:
+def _manifest(found: LogFindings, asked: ClickOptions) -> JsonObject:
     return {
         "format": 1,
         "kind": "judgments from clicks",
@@ -132,7 +132,7 @@ def _require_clicks(log: Impressions) -> None:
         )
 
 
-def sentences(log: Impressions, bots: Bots, asked: Asked) -> list[str]:
+def sentences(log: Impressions, bots: Bots, asked: ClickOptions) -> list[str]:
     """What is to be known of the log, in sentences."""
     notes, found = log.notes, []
     queries, visits = len(np.unique(log.query)), np.unique(log.visits[log.visits >= 0])
@@ -171,7 +171,7 @@ def sentences(log: Impressions, bots: Bots, asked: Asked) -> list[str]:
     return found + _warnings(log, bots, asked)
 
 
-def _warnings(log: Impressions, bots: Bots, asked: Asked) -> list[str]:
+def _warnings(log: Impressions, bots: Bots, asked: ClickOptions) -> list[str]:
     found = []
     if not log.has_positions:
         found.append(

@@ -39,7 +39,7 @@ from querywise.runtime.values import Grid, JsonObject, Settings
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompareOptions:
     """What is to be compared, and how.
 
     scores: texts like `ours=run.trec`. measures: names with commas between; the first is what parameters are chosen by
@@ -66,7 +66,7 @@ class Asked:
 
 
 def run(
-    asked: Asked,
+    asked: CompareOptions,
     folds: Folds,
     out: Path | None,
     *,
@@ -126,7 +126,7 @@ def run(
         return found, page
 
 
-def _people(asked: Asked) -> Grades | None:
+def _people(asked: CompareOptions) -> Grades | None:
     """What people judged."""
     if asked.human is not None and asked.test != "t":
         said = f"test={asked.test!r}: with judgements by people the test is a t-test, test='t'."
@@ -148,7 +148,7 @@ def _plain(compared: Compared, learning: Mapping[str, Fit], folds: Folds, kept: 
 
 
 def _found(
-    compared: Compared, asked: Asked, people: Grades | None, plain: Compared | None, clicks: HeldOut | None
+    compared: Compared, asked: CompareOptions, people: Grades | None, plain: Compared | None, clicks: HeldOut | None
 ) -> Findings:
     """What was found, by people where they judged."""
     human = None if people is None else by_humans(compared, people)
@@ -182,7 +182,7 @@ def _counts(folds: Folds) -> list[int]:
     return counts
 
 
-def _files(asked: Asked, chosen: Sequence[Method]) -> dict[str, Path]:
+def _files(asked: CompareOptions, chosen: Sequence[Method]) -> dict[str, Path]:
     """The files of other systems' scores, by name; names are not those of methods."""
     files: dict[str, Path] = {}
     for name, path in map(_name_and_path, asked.scores):
@@ -205,7 +205,7 @@ def _writing(out: Path | None) -> Iterator[None]:
         yield
 
 
-def _seeds(method: Method, chosen: Sequence[Method], asked: Asked) -> JsonObject:
+def _seeds(method: Method, chosen: Sequence[Method], asked: CompareOptions) -> JsonObject:
     """As many seeds for every method made of trees as for the one that has most, unless that is settled otherwise."""
     bags = {each.name: each.settings["bag"].default for each in chosen if "bag" in each.settings}
     numbers = [bag for bag in bags.values() if isinstance(bag, int)]
@@ -213,7 +213,7 @@ def _seeds(method: Method, chosen: Sequence[Method], asked: Asked) -> JsonObject
     return {"bag": max(numbers)} if fair else {}
 
 
-def _fitting(method: Method, asked: Asked, seeds: Settings) -> Fit:
+def _fitting(method: Method, asked: CompareOptions, seeds: Settings) -> Fit:
     def grid(data: Judged) -> Grid:
         return method.opened(method.grid_on(data), _fixed(method, asked))[0]
 
@@ -221,11 +221,11 @@ def _fitting(method: Method, asked: Asked, seeds: Settings) -> Fit:
     return TunedFit(method.build, grid, fixed=fixed, final=seeds, measure=asked.measure, flavour=asked.flavour)
 
 
-def _fixed(method: Method, asked: Asked) -> JsonObject:
+def _fixed(method: Method, asked: CompareOptions) -> JsonObject:
     return {name: value for name, value in asked.fixed.items() if name in method.settings}
 
 
-def _settings(method: Method, asked: Asked, seeds: JsonObject) -> JsonObject:
+def _settings(method: Method, asked: CompareOptions, seeds: JsonObject) -> JsonObject:
     """Everything but the data that a method's result depends on."""
     return {
         "method": method.name,

@@ -27,22 +27,22 @@ _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?\s*\(?([^;)]*)")
 _UNKNOWN = "unknown"
 
 
-class Package(NamedTuple):
+class CheckedPackage(NamedTuple):
     """A package: the module that is imported, and the names under which it may be installed, the usual one first."""
 
     module: str
     names: tuple[str, ...]
 
 
-def _package(module: str, *names: str) -> Package:
-    return Package(module, names or (module,))
+def _package(module: str, *names: str) -> CheckedPackage:
+    return CheckedPackage(module, names or (module,))
 
 
-class Part(NamedTuple):
+class OptionalPart(NamedTuple):
     """An optional part: what it is for, its packages, and the line that installs it."""
 
     purpose: str
-    packages: tuple[Package, ...]
+    packages: tuple[CheckedPackage, ...]
     install: str
 
 
@@ -63,17 +63,17 @@ REQUIRED = (
 _ARROW = _package("pyarrow")
 _USEARCH = _package("usearch")
 _SERVED = ("fastapi", "httptools", "msgspec", "uvicorn", "uvloop")
-PARTS: dict[str, Part] = {
-    "serve": Part("a model behind HTTP", tuple(map(_package, _SERVED)), "pip install 'querywise[serve]'"),
-    "parquet": Part("Parquet files and shards", (_ARROW,), "pip install 'querywise[parquet]'"),
-    "cluster": Part("Ray clusters", (_ARROW, _package("ray")), "pip install 'querywise[cluster]'"),
-    "static": Part(
+PARTS: dict[str, OptionalPart] = {
+    "serve": OptionalPart("a model behind HTTP", tuple(map(_package, _SERVED)), "pip install 'querywise[serve]'"),
+    "parquet": OptionalPart("Parquet files and shards", (_ARROW,), "pip install 'querywise[parquet]'"),
+    "cluster": OptionalPart("Ray clusters", (_ARROW, _package("ray")), "pip install 'querywise[cluster]'"),
+    "static": OptionalPart(
         "vectors of texts by a table of tokens",
         (_package("tokenizers"), _package("wordllama")),
         "pip install 'querywise[static]'",
     ),
-    "usearch": Part("approximate search by vectors", (_USEARCH,), "pip install 'querywise[usearch]'"),
-    "peers": Part(
+    "usearch": OptionalPart("approximate search by vectors", (_USEARCH,), "pip install 'querywise[usearch]'"),
+    "peers": OptionalPart(
         "libraries to compare with",
         (
             _USEARCH,
@@ -83,13 +83,13 @@ PARTS: dict[str, Part] = {
         ),
         "pip install 'querywise[peers]'",
     ),
-    "sentence-transformers": Part(
+    "sentence-transformers": OptionalPart(
         "vectors of texts by a model of that library",
         (_package("sentence_transformers", "sentence-transformers"),),
         "pip install sentence-transformers",
     ),
-    "pandas": Part("tables of pandas", (_package("pandas"),), "pip install pandas"),
-    "polars": Part("tables of polars", (_package("polars"),), "pip install polars"),
+    "pandas": OptionalPart("tables of pandas", (_package("pandas"),), "pip install pandas"),
+    "polars": OptionalPart("tables of polars", (_package("polars"),), "pip install polars"),
 }
 
 
@@ -240,7 +240,7 @@ def _tried(modules: Sequence[str]) -> dict[str, Outcome]:
     return tried([module for module in modules if _is_there(module)])
 
 
-def _judged(package: Package, outcome: Outcome | None, wanted: Mapping[str, str]) -> Checked:
+def _judged(package: CheckedPackage, outcome: Outcome | None, wanted: Mapping[str, str]) -> Checked:
     name, version = package.names[0], _version(package.names)
     asked = next((wanted[_plain(each)] for each in package.names if _plain(each) in wanted), "")
     oldest = re.search(r">=\s*([\d.]+)", asked)

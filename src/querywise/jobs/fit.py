@@ -39,7 +39,7 @@ _STOPPING = 5  # one in so many of the training queries decides how many trees t
 
 
 @dataclass(frozen=True)
-class Asked:
+class FitOptions:
     """What to fit: a method, the settings that are fixed, and how the others are chosen.
 
     folds: parts of a cross-validation over the training queries, which chooses where there is no validation data.
@@ -64,7 +64,7 @@ class Fitted:
 
 
 def run(
-    asked: Asked,
+    asked: FitOptions,
     train: Training,
     valid: Judged | None,
     out: Path,
@@ -94,7 +94,7 @@ def run(
     return Fitted(tuned, notes, facts.sizes)
 
 
-def _tuned(asked: Asked, train: Training, valid: Judged | None) -> Tuned[Ranker]:
+def _tuned(asked: FitOptions, train: Training, valid: Judged | None) -> Tuned[Ranker]:
     base = asked.fixed.get("base")
     build, grid = asked.method.build, asked.method.grid_on(train, base if isinstance(base, str) else None)
     grid, fixed = asked.method.opened(grid, asked.fixed)
@@ -108,7 +108,7 @@ def _tuned(asked: Asked, train: Training, valid: Judged | None) -> Tuned[Ranker]
 
 
 @contextlib.contextmanager
-def _resumable(asked: Asked, train: Training, valid: Judged | None, out: Path, *, cluster: bool) -> Iterator[None]:
+def _resumable(asked: FitOptions, train: Training, valid: Judged | None, out: Path, *, cluster: bool) -> Iterator[None]:
     """Training whose finished parts are kept beside the model's folder, where it is on shards or on a cluster."""
     if not cluster and train.in_memory:
         yield
@@ -129,7 +129,7 @@ def _resumable(asked: Asked, train: Training, valid: Judged | None, out: Path, *
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class MethodChoice:
     """What each method reaches on queries it was not fitted on, query by query, and the one to take."""
 
     measure: str
@@ -186,7 +186,7 @@ class Choice:
         }
 
 
-def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5) -> Choice:
+def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5) -> MethodChoice:
     """Measure every method with its defaults on queries it was not fitted on.
 
     Trees stop early on a fifth of the queries that they may see, never on those they are measured on.
@@ -213,7 +213,7 @@ def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5) -> Choic
         with caching():
             for name in AMONG:
                 values[name][held_out] = _values(find_method(name), train, stop, test, measure, flavour)
-    return Choice(measure, folds, values)
+    return MethodChoice(measure, folds, values)
 
 
 def _values(method: Method, train: Judged, stop: Judged, test: Judged, measure: str, flavour: str) -> Floats:

@@ -79,7 +79,7 @@ class Fusing:
 
 
 @dataclass(frozen=True)
-class Fused:
+class FusionResult:
     """What came out.
 
     method: what is written, or would be. found, coverage: the comparison and what the runs cover, with judgements.
@@ -102,7 +102,7 @@ def run(
     out: Path | None,
     runs: Sequence[Run] = (),
     origin: Origin | None = None,
-) -> Fused:
+) -> FusionResult:
     """Compare where there are judgements; then write the fused run, or the model to a folder (`is_folder`).
 
     candidates: of `tabulate_runs`. runs: what they were joined from; each alone is measured on its own list. origin:
@@ -110,7 +110,7 @@ def run(
     """
     if judgements is None:
         method = asked.method or "rrf"
-        done = Fused(method, scores=None if out is None else vote(candidates, method, asked.normalise))
+        done = FusionResult(method, scores=None if out is None else vote(candidates, method, asked.normalise))
         if out is not None and done.scores is not None:
             write_run(out, candidates, done.scores, tag=method)
         return done
@@ -119,7 +119,7 @@ def run(
     found = compare_fusions(judged, asked, explain=None if out is None or not is_folder(out) else reasons)
     asked = replace(asked, method=asked.method or best_fusion(found.compared, asked))
     assert asked.method is not None
-    done = Fused(asked.method, found, coverage)
+    done = FusionResult(asked.method, found, coverage)
     if out is None:
         return done
     if not is_folder(out):
@@ -282,7 +282,7 @@ def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
     ]
 
 
-def _write_model(out: Path, candidates: Candidates, done: Fused, origin: Origin | None) -> None:
+def _write_model(out: Path, candidates: Candidates, done: FusionResult, origin: Origin | None) -> None:
     """The model, the weights of every query and the report, in one folder."""
     assert done.ranker is not None
     assert done.found is not None

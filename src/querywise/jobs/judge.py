@@ -26,7 +26,7 @@ from querywise.errors import DataError
 from querywise.evaluation.evaluate import own_order
 from querywise.measures.order import find_flavour
 from querywise.runtime.files import append_bytes, as_text, atomic_text, check_writable, read_bytes, read_text
-from querywise.runtime.http_client import Answer, ask
+from querywise.runtime.http_client import HttpResponse, ask
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import keeping, track
 from querywise.runtime.services import advice, ask_again, check_service_address
@@ -358,7 +358,7 @@ def _graded(planned: Plan, request: _Request) -> tuple[JsonObject, tuple[int, in
     key, used = os.environ.get(KEY, "").strip(), (0, 0)
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
-    def send() -> Answer:
+    def send() -> HttpResponse:
         return ask("POST", planned.where, request.body, headers, largest=_LARGEST, silence=120.0, seconds=300.0)
 
     grades: list[int | None] = []
@@ -381,7 +381,7 @@ def _graded(planned: Plan, request: _Request) -> tuple[JsonObject, tuple[int, in
     return record, used, text
 
 
-def _content(answer: Answer, where: str, request: _Request) -> tuple[str, tuple[int, int]]:
+def _content(answer: HttpResponse, where: str, request: _Request) -> tuple[str, tuple[int, int]]:
     """What the model said, and the tokens of the request and the answer; estimated where the service does not say."""
     try:
         found = json.loads(answer.content)

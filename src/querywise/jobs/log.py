@@ -100,7 +100,7 @@ def write_fields_for(engine: str, data: Path, out: Path, language: str | None) -
     return names
 
 
-class Logged(NamedTuple):
+class LoggedFeatures(NamedTuple):
     """Judged documents with the features that an engine computed, and how many it does not have."""
 
     judged: Judged
@@ -121,7 +121,7 @@ def judged_queries(queries: Path, judgements: Path | None = None) -> tuple[Query
     return table, grades
 
 
-def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Mapping[str, int]]) -> Logged:
+def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Mapping[str, int]]) -> LoggedFeatures:
     """Have an engine compute its features of every judged document, query by query."""
     asked = table.select([query for query in table.ids if query in grades])
     if not len(asked):
@@ -149,7 +149,7 @@ def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Map
     )
     here = {query: {each: grades[query][each] for each in own} for query, own in found}
     absent = sum(len(grades[query]) for query in asked.ids) - len(rows)
-    return Logged(judged_by(candidates, here), absent)
+    return LoggedFeatures(judged_by(candidates, here), absent)
 
 
 def server_of(index: EngineIndex) -> Server:
@@ -261,7 +261,7 @@ def filled(query: Json, text: str) -> Json:
     return query.replace(KEYWORDS, text) if isinstance(query, str) else query
 
 
-def write(logged: Logged, out: Path) -> None:
+def write(logged: LoggedFeatures, out: Path) -> None:
     """Write a feature log that `read_parquet` takes; where there is no queries.jsonl beside it, that too."""
     write_log(out, logged.judged)
     table, beside = logged.judged.candidates.queries, out.with_name(QUERIES)
@@ -269,7 +269,7 @@ def write(logged: Logged, out: Path) -> None:
         write_queries(beside, table)
 
 
-class Difference(NamedTuple):
+class FeatureDifference(NamedTuple):
     """How an engine computes a feature that we compute too.
 
     differ: how many of `documents` have another value, by more than one in a hundred. ratio: the median of the engine's
@@ -284,7 +284,7 @@ class Difference(NamedTuple):
     worst: tuple[str, str, float, float] | None
 
 
-def differences(logged: Judged, data: Path | Collection, how: Retrieval, most: int = 100) -> list[Difference]:
+def differences(logged: Judged, data: Path | Collection, how: Retrieval, most: int = 100) -> list[FeatureDifference]:
     """The features that both compute, on the documents of some queries."""
     candidates = logged.candidates
     every = len(logged)
@@ -303,7 +303,7 @@ def differences(logged: Judged, data: Path | Collection, how: Retrieval, most: i
         ratios = [one / other for one, other in values if one and other]
         far = max(off, key=lambda number: abs(values[number][0] - values[number][1]), default=None)
         worst = None if far is None else (*pairs[far], float(values[far][0]), float(values[far][1]))
-        found.append(Difference(name, len(pairs), len(off), float(np.median(ratios)) if ratios else None, worst))
+        found.append(FeatureDifference(name, len(pairs), len(off), float(np.median(ratios)) if ratios else None, worst))
     return found
 
 
@@ -314,7 +314,7 @@ def _by_pair(candidates: Candidates) -> dict[tuple[str, str], int]:
     return {pair: row for row, pair in enumerate(zip(queries, documents, strict=True))}
 
 
-def told(found: list[Difference]) -> list[tuple[str, ...]]:
+def told(found: list[FeatureDifference]) -> list[tuple[str, ...]]:
     """Rows of a table: the feature, how many values differ, the ratio, and the values that are farthest apart."""
     rows: list[tuple[str, ...]] = []
     for each in found:

@@ -12,7 +12,7 @@ import numpy as np
 
 from querywise.display.words import counted
 from querywise.errors import DataError
-from querywise.online.off_policy import Estimate, estimates
+from querywise.online.off_policy import PolicyEstimate, estimates
 from querywise.online.outcomes import Noted, logged_pages, read_draws
 from querywise.online.sequential import ALPHA, win_rates
 from querywise.online.verdict import Contest, Verdict, verdict_of
@@ -123,7 +123,7 @@ def _as_json(verdict: Verdict, each: Contest) -> JsonObject:
     }
 
 
-def estimated(log: Path, orders: Path, actions: Sequence[str] = ("click",)) -> tuple[Estimate, ...]:
+def estimated(log: Path, orders: Path, actions: Sequence[str] = ("click",)) -> tuple[PolicyEstimate, ...]:
     """The clicks a page of another ranker, by its orders of queries in the log, a line of JSON each."""
     known: dict[str, list[str]] = {}
     for number, line in enumerate(read_text(orders).splitlines(), start=1):

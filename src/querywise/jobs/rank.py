@@ -10,7 +10,7 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.parquet.arrow import is_part, part_name
 from querywise.data.parquet.tables import write_scored_part
-from querywise.data.training import Part, Training
+from querywise.data.training import Shard, Training
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import OutputFolder, recover_folder, refused_if_not_written, replace_folder
 from querywise.runtime.resume import resume_folder
@@ -56,11 +56,11 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
     return sum(rows)
 
 
-def _scores(part: Part, ranker: Ranker) -> Floats:
+def _scores(part: Shard, ranker: Ranker) -> Floats:
     return ranker.predict(part.load().candidates)
 
 
-def _write_scores(part: Part, name: str, folder: Path, ranker: Ranker) -> int:
+def _write_scores(part: Shard, name: str, folder: Path, ranker: Ranker) -> int:
     """The documents of one part scored and written, unless they have been."""
     candidates = part.load().candidates
     if not (folder / name).is_file():

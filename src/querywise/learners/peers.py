@@ -30,7 +30,7 @@ OBJECTIVES = ("rank:ndcg", "rank:map", "rank:pairwise")
 MODES = ("Classic", "NDCG", "MAP")
 
 
-class Rows(NamedTuple):
+class LibraryTable(NamedTuple):
     """A table as other libraries take it: features, grades, and the number of each row's query."""
 
     features: Floats
@@ -38,9 +38,9 @@ class Rows(NamedTuple):
     query: Ints
 
     @staticmethod
-    def of(data: Judged) -> Rows:
+    def of(data: Judged) -> LibraryTable:
         """The documents of a judged set."""
-        return Rows(data.candidates.features, data.labels, data.candidates.query_of_row)
+        return LibraryTable(data.candidates.features, data.labels, data.candidates.query_of_row)
 
 
 @dataclass(eq=False, repr=False)
@@ -84,10 +84,10 @@ class Peer(OneModel):
         candidates = data.candidates
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
-        library, checked = installed(self.library), None if valid is None else Rows.of(valid)
+        library, checked = installed(self.library), None if valid is None else LibraryTable.of(valid)
         with doing("Growing trees"):
             seeds = range(self.seed, self.seed + self.bag)
-            self._forests = [self._grown(library, Rows.of(data), checked, seed) for seed in seeds]
+            self._forests = [self._grown(library, LibraryTable.of(data), checked, seed) for seed in seeds]
         return self
 
     def _predict(self, seen: Candidates, /) -> Floats:
@@ -105,7 +105,7 @@ class Peer(OneModel):
         return len(pickle.dumps(self._forests))
 
     @abstractmethod
-    def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
+    def _grown(self, library: Any, train: LibraryTable, valid: LibraryTable | None, seed: int) -> Any:
         """One forest."""
 
     @abstractmethod
@@ -135,7 +135,7 @@ class XGBoost(Peer):
 
     library = "xgboost"
 
-    def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
+    def _grown(self, library: Any, train: LibraryTable, valid: LibraryTable | None, seed: int) -> Any:
         if self.objective not in OBJECTIVES:
             raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")
         parameters = {
@@ -162,7 +162,7 @@ class XGBoost(Peer):
             raise DataError(f"XGBoost refuses: {error}") from None
         return forest if valid is None else forest[: forest.best_iteration + 1]
 
-    def _matrix(self, library: Any, rows: Rows) -> Any:
+    def _matrix(self, library: Any, rows: LibraryTable) -> Any:
         if rows.labels.max(initial=0) > _LARGEST_GRADE:
             raise DataError(f"XGBoost takes grades up to {_LARGEST_GRADE}; found {rows.labels.max()}.")
         labels = rows.labels > 0 if self.objective == "rank:map" else rows.labels
@@ -187,7 +187,7 @@ class CatBoost(Peer):
 
     library = "catboost"
 
-    def _grown(self, library: Any, train: Rows, valid: Rows | None, seed: int) -> Any:
+    def _grown(self, library: Any, train: LibraryTable, valid: LibraryTable | None, seed: int) -> Any:
         if self.mode not in MODES:
             raise DataError(f"mode={self.mode!r} is unknown. Known: {', '.join(MODES)}.")
         forest = library.CatBoost(
@@ -215,7 +215,7 @@ class CatBoost(Peer):
             raise DataError(f"CatBoost refuses: {str(error).splitlines()[-1]}") from None
         return forest
 
-    def _pool(self, library: Any, rows: Rows) -> Any:
+    def _pool(self, library: Any, rows: LibraryTable) -> Any:
         labels = rows.labels > 0 if self.mode == "MAP" else rows.labels
         return library.Pool(rows.features, label=labels.astype(np.float64), group_id=rows.query)
 

@@ -27,7 +27,7 @@ _COVERED = 0.95  # of what the other policy would draw, that was drawn too
 _SMOOTHING = 1_000.0  # draws at the mean rate that are added to each item's own
 
 
-class Estimate(NamedTuple):
+class PolicyEstimate(NamedTuple):
     """An estimate with its 95 % interval, and on how many clicks it rests in effect; warning: why not to rely on it."""
 
     name: str
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 def estimates(
     clicked: Bools | Floats, weights: Floats, predicted: Floats | None = None, expected: Floats | None = None
-) -> tuple[Estimate, ...]:
+) -> tuple[PolicyEstimate, ...]:
     """Every estimate of the mean click of another policy, of rows that were drawn independently.
 
     clicked: 0 or 1, or any reward. weights: q / p. predicted, expected: m and v, for the doubly robust one; see
@@ -73,10 +73,10 @@ def estimates(
     return tuple(_estimate(name, each.sum(axis=1), clicks, warning) for name, each in parts.items())
 
 
-def _estimate(name: str, parts: Floats, clicks: float, warning: str) -> Estimate:
+def _estimate(name: str, parts: Floats, clicks: float, warning: str) -> PolicyEstimate:
     value = float(parts.mean())
     error = float(parts.std(ddof=1) / math.sqrt(len(parts))) if len(parts) > 1 else math.nan
-    return Estimate(name, value, error, value - _NORMAL * error, value + _NORMAL * error, clicks, warning)
+    return PolicyEstimate(name, value, error, value - _NORMAL * error, value + _NORMAL * error, clicks, warning)
 
 
 def _effective(weights: Floats) -> float:

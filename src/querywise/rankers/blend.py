@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import ALL, Answer, Blended, Facts, Local, Once, Place, Rows, Scale, Stored
+from querywise.contracts.answers import ALL, Answer, Blended, Facts, Local, Once, Place, PretrainedModels, Rows, Scale
 from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.contracts.protocols import FollowsRanker, QueryView, Ranker
@@ -111,7 +111,7 @@ class Blend(AnyRanker):
                 Once(lambda: models),
                 Once(lambda: csr_array(np.tile(self.weights_, (len(seen), 1)))),
                 SCALES[self.scores],
-                Stored("ranker {}".format, np.ones(len(models), np.bool_)),
+                PretrainedModels("ranker {}".format, np.ones(len(models), np.bool_)),
             ),
             blend=Blended(members, self.names(), self.weights_),
             facts=lambda: Facts(refused=self.refusal(type(self))),
@@ -508,7 +508,7 @@ class NearbyBlend(AnyRanker):
                 Once(lambda: options),
                 Once(lambda: csr_array(weights())),
                 blended.local.scale,
-                Stored("option {}".format, np.ones(len(options), np.bool_)),
+                PretrainedModels("option {}".format, np.ones(len(options), np.bool_)),
             ),
             place=self._place(seen),
             facts=lambda: Facts(refused=self.blend_.refusal(type(self))),

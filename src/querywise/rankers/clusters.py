@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from querywise.contracts.answers import Answer, Facts, Once, Place, Sizes, Stored, local_or_global, picked
+from querywise.contracts.answers import Answer, Facts, Once, Place, PretrainedModels, Sizes, local_or_global, picked
 from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Grouping, Learner, Models, QueryView, Ranker
@@ -147,7 +147,7 @@ class _Grouped(AnyRanker):
             seen,
             groups.everyone_,
             groups.models_,
-            Stored(whom, every, groups.teachers_),
+            PretrainedModels(whom, every, groups.teachers_),
             choose,
             place=Place(
                 lambda: looked_at(groups.view_),
@@ -528,7 +528,7 @@ class QueryClasses(AnyRanker):
             seen,
             self.everyone_,
             self.models_,
-            Stored(lambda number: f"queries of class {self.classes_[number]}", self.usable_),
+            PretrainedModels(lambda number: f"queries of class {self.classes_[number]}", self.usable_),
             chosen,
             place=Place(
                 lambda: looked_at(self.view_),

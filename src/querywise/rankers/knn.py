@@ -15,7 +15,16 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Local, Once, Stored, local_or_global, own_each, picked, scores_by
+from querywise.contracts.answers import (
+    Answer,
+    Local,
+    Once,
+    PretrainedModels,
+    local_or_global,
+    own_each,
+    picked,
+    scores_by,
+)
 from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.protocols import Learner, Models, Neighborhood, Prepared, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
@@ -341,7 +350,7 @@ class KnnOffline2(AnyRanker):
             weights=weights,
             nearest_to_relevant=self.routed_by_relevance,
         )
-        stored = Stored(offline.whom, offline.usable_)
+        stored = PretrainedModels(offline.whom, offline.usable_)
         return picked(seen, offline.everyone_, offline.models_, stored, chosen, place=place)
 
     def _chosen(self, around: Around) -> Ints:

@@ -278,7 +278,7 @@ class Around(NamedTuple):
     far: Callable[[], Bools]
 
 
-class Found(NamedTuple):
+class NearestQueries(NamedTuple):
     """What one query finds around it, each an array of one; weights: None where they have not been looked for."""
 
     nearest: Ints
@@ -304,7 +304,7 @@ class OneQuery(NamedTuple):
     limit: float
     teaching: Bools
 
-    def at(self, point: Floats, lost: bool, *, taught: bool) -> Found:
+    def at(self, point: Floats, lost: bool, *, taught: bool) -> NearestQueries:
         """What is around one point, given as a row; taught: its neighbours are asked for, unless it is lost."""
         place, weights = measured(point, self.metric), None
         if taught and self.looks is not None and not lost:
@@ -313,7 +313,9 @@ class OneQuery(NamedTuple):
         else:
             first = self.known.nearest_one(place[0])
         gaps = lengths(place - self.known.points[first])
-        return Found(np.array([first]), weights, gaps, np.array([lost]), np.array([lost or gaps[0] > self.limit]))
+        return NearestQueries(
+            np.array([first]), weights, gaps, np.array([lost]), np.array([lost or gaps[0] > self.limit])
+        )
 
 
 def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:

@@ -141,7 +141,7 @@ def bar_chart(
 
 
 @dataclass(frozen=True)
-class Row:
+class ChartRow:
     """A name with marks beside it, whose `up` is not looked at, and a bar from one value to another in some colour."""
 
     name: str
@@ -151,7 +151,7 @@ class Row:
 
 
 def row_chart(
-    rows: Sequence[Row], *, label: str, named: Mapping[str, tuple[str, str]] | None = None, said: str
+    rows: Sequence[ChartRow], *, label: str, named: Mapping[str, tuple[str, str]] | None = None, said: str
 ) -> Chart:
     """Names one below the other, the values of each beside it; 0 is among what is shown."""
     reach = [0.0, *(value for row in rows for value in (*row.bar, *(mark.across for mark in row.marks)))]

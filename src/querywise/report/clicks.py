@@ -12,7 +12,7 @@ from querywise.clicks.identifiable import Knowledge
 from querywise.clicks.impressions import Impressions
 from querywise.clicks.judgments import Judgments
 from querywise.clicks.quality import Quality
-from querywise.report.charts import Mark, Row, row_chart
+from querywise.report.charts import ChartRow, Mark, row_chart
 from querywise.runtime.arrays import Ints
 
 _SHOWN = 10  # judgments of each kind
@@ -91,7 +91,7 @@ def _curve(values: Mapping[int, _Interval], label: str, said: str) -> str:
     rows = []
     for place, (value, low, high) in values.items():
         told = f"position {place}: {value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
-        rows.append(Row(f"{place}", [Mark(float(value), 0, told)], (float(low), float(high))))
+        rows.append(ChartRow(f"{place}", [Mark(float(value), 0, told)], (float(low), float(high))))
     return f"<figure>{row_chart(rows, label=label, said=said).html()}<figcaption>{escape(said)}</figcaption></figure>"
 
 

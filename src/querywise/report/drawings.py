@@ -13,7 +13,7 @@ from querywise.display.words import short
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.query_vectors import VectorGains
 from querywise.evaluation.rankings import query_texts
-from querywise.report.charts import Chart, Mark, Row, bar_chart, line_chart, looks, row_chart, scatter_chart
+from querywise.report.charts import Chart, ChartRow, Mark, bar_chart, line_chart, looks, row_chart, scatter_chart
 from querywise.runtime.arrays import Floats, Ints
 
 _MOST_BARS = 160
@@ -40,7 +40,7 @@ def differences(found: Findings) -> tuple[Figure, ...]:
         low, high = each.interval
         told = f"{each.name}: {each.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
         mark = Mark(each.difference, 0, told, hollow=not each.is_significant)
-        rows.append(Row(each.name, [mark], each.interval))
+        rows.append(ChartRow(each.name, [mark], each.interval))
     said = f"Difference of every method from {base.name}"
     label = f"difference in {found.measure} from {short(base.name)} ({base.means[found.measure]:.4f})"
     return (Figure("difference.svg", said, row_chart(rows, label=label, said=said)),)

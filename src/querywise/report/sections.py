@@ -13,11 +13,11 @@ from querywise.evaluation.differences import Differences
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.human import TEST, ByHumans
 from querywise.evaluation.learning_curves import LearningCurves
-from querywise.evaluation.prediction_powered import Estimate
+from querywise.evaluation.prediction_powered import MeanEstimate
 from querywise.evaluation.query_vectors import VectorGains
 from querywise.evaluation.significance import TEST_NAMES, Corrected, corrected
 from querywise.evaluation.trained import Use
-from querywise.report.charts import Mark, Row, line_chart, row_chart
+from querywise.report.charts import ChartRow, Mark, line_chart, row_chart
 from querywise.report.drawings import Figure, gain_by_cosine, oracles
 from querywise.report.tables import Cell, Column, Table, columns_of
 
@@ -225,7 +225,7 @@ def human_tables(human: ByHumans, measure: str) -> dict[str, Table]:
     return found
 
 
-def _estimated(each: Estimate) -> tuple[Cell, ...]:
+def _estimated(each: MeanEstimate) -> tuple[Cell, ...]:
     return each.cheap, each.human, each.value, *each.interval, each.weight
 
 
@@ -334,7 +334,7 @@ def _features_figure(found: Findings) -> tuple[Figure, ...]:
             if feature in each.shares
         ]
         ends = [mark.across for mark in marks]
-        rows.append(Row(feature, marks, (min(ends), max(ends)), "c7"))
+        rows.append(ChartRow(feature, marks, (min(ends), max(ends)), "c7"))
     if not rows:
         return ()
     said = "Share of the main features in the rankings"

@@ -22,7 +22,7 @@ from querywise.explanations.explain import Explanation, Reason
 from querywise.measures.order import find_flavour
 from querywise.report.sections import debiasing_tables, human_tables, twins_tables, twins_text, vectors_tables
 from querywise.report.tables import Table as Written
-from querywise.retrieval.search import Answer
+from querywise.retrieval.search import SearchResult
 
 
 def evaluations_table(found: Evaluated, test: str = "t") -> Group:
@@ -163,7 +163,7 @@ def classes_table(compared: Compared, measure: str) -> Group:
     return Group(table, f"{measure} by class of query, flavour {compared.flavour}; p: paired t-test as above")
 
 
-def answers_table(answers: Sequence[Answer], by: str, grades: Mapping[str, int] | None = None) -> Group:
+def answers_table(answers: Sequence[SearchResult], by: str, grades: Mapping[str, int] | None = None) -> Group:
     """Documents found, best first; with judgements the grade of each, blank where nobody judged it."""
     table = _table("", "score", "BM25 rank", *([] if grades is None else ["grade"]), "document")
     table.add_column("title and text", justify="left", overflow="fold")

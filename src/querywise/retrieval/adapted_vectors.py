@@ -20,7 +20,7 @@ from querywise.data.vectors import lengths_of
 from querywise.display.words import counted
 from querywise.errors import DataError, NotFittedError
 from querywise.retrieval.judged_vectors import CUT, Given, JudgedVectors, Judgments, as_numbers, indexed
-from querywise.retrieval.query_adapter import Array, Kernel, Problem
+from querywise.retrieval.query_adapter import AdapterProblem, Array, Kernel
 from querywise.retrieval.side_by_side import SideBySide, equal_shares, unit
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.parameters import forget_derived
@@ -507,7 +507,7 @@ class _CrossValidation:
         self._ranked = data.pool(everything=True) if everything else self._pool
         self._plain = self._ranked.quality(self._ranked.queries)
         self._parts = self._pool.parts(adapter.folds, adapter.seed)
-        self._problems: dict[tuple[int, Kernel], tuple[Problem, Array]] = {}
+        self._problems: dict[tuple[int, Kernel], tuple[AdapterProblem, Array]] = {}
         self._coordinates: dict[tuple[int, Kernel], Floats] = {}
         self._known: dict[tuple[int, Kernel, float], _HeldOut] = {}
 
@@ -535,7 +535,7 @@ class _CrossValidation:
             gains[rows], moved[rows] = self.at(part, kernel, l2)
         return gains, moved
 
-    def _problem(self, part: int, kernel: Kernel) -> tuple[Problem, Array]:
+    def _problem(self, part: int, kernel: Kernel) -> tuple[AdapterProblem, Array]:
         """The problem of all parts but one, and its landmarks."""
         if (part, kernel) not in self._problems:
             others = np.setdiff1d(np.arange(len(self)), self._parts[part])

@@ -22,8 +22,8 @@ from querywise.data.run_columns import Run
 from querywise.data.vectors import Vectors, as_vectors
 from querywise.errors import DataError
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
-from querywise.retrieval.bm25 import Found
-from querywise.retrieval.features import ADAPTED, FOUND, JUDGED, Moved, judged_candidates, moved_by
+from querywise.retrieval.bm25 import Hits
+from querywise.retrieval.features import ADAPTED, FOUND, JUDGED, AdaptedQueries, judged_candidates, moved_by
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.retrieval.lists import VECTORS
@@ -125,7 +125,7 @@ class Adaptation:
             grades = self.collection.grades()
             known = [[self.index.place_of(document) for document in grades[query]] for query in part.query_ids]
             places = [np.array([each for each in own if each is not None], dtype=np.int64) for own in known]
-            found = [Found(own, vectors.similarities(query, own)) for query, own in zip(asked, places, strict=True)]
+            found = [Hits(own, vectors.similarities(query, own)) for query, own in zip(asked, places, strict=True)]
         else:
             found = vectors.search(asked, top=top)
         return {
@@ -137,7 +137,7 @@ class Adaptation:
         """The candidates of queries that the adapter was not trained on."""
         return self._found(part, moved_by(adapter, self._vectors(part)))
 
-    def _found(self, part: Judged, moved: Moved) -> Judged:
+    def _found(self, part: Judged, moved: AdaptedQueries) -> Judged:
         """The candidates of some queries by these vectors; all else that is known of them stays."""
         if not len(part) or all(each is None for each in moved.values()):
             return part

@@ -12,14 +12,14 @@ from querywise.retrieval.scores import USUAL, Smoothing, bm25_weights
 from querywise.runtime.arrays import Floats, Ints
 
 
-class Found(NamedTuple):
+class Hits(NamedTuple):
     """Documents by number, best first, with their scores."""
 
     documents: Ints
     scores: Floats
 
 
-def search(index: Index, text: str, *, top: int = 100, smoothing: Smoothing | None = None) -> Found:
+def search(index: Index, text: str, *, top: int = 100, smoothing: Smoothing | None = None) -> Hits:
     """The `top` documents by BM25 of title and body; of equals the earlier, and never one without a term of the query.
 
     >>> from querywise.data.collections import Document
@@ -39,7 +39,7 @@ def search(index: Index, text: str, *, top: int = 100, smoothing: Smoothing | No
     sums, own = field.zeros(), field.checked
     count = find_best(terms, own.starts, own.documents, weights, sums, documents, scores)
     field.spare.append(sums)
-    return Found(documents[:count], scores[:count])
+    return Hits(documents[:count], scores[:count])
 
 
 def bm25(index: Index, text: str, smoothing: Smoothing) -> Floats:

@@ -14,11 +14,11 @@ import numpy as np
 
 from querywise.data.collections import Collection
 from querywise.data.coverage import ADDED, Coverage, coverage_of
-from querywise.data.judged import Candidates, Judged, Loss, judged_by, losses, named
+from querywise.data.judged import Candidates, Judged, LostData, judged_by, losses, named
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import Run
 from querywise.errors import DataError
-from querywise.retrieval.bm25 import Found, search
+from querywise.retrieval.bm25 import Hits, search
 from querywise.retrieval.field_features import field_feature_names, field_features
 from querywise.retrieval.field_texts import fields_of_index
 from querywise.retrieval.index import Index
@@ -49,7 +49,7 @@ ADAPTED = "vectors (adapted)"  # the run of adapted vectors
 _Thing = TypeVar("_Thing")
 
 
-class Moved(TypedDict):
+class AdaptedQueries(TypedDict):
     """Vectors of queries in the place of their own, as `candidates_for` takes them.
 
     adapted: those that documents are found by; None where no query was moved. unmoved: the same before they were moved,
@@ -60,7 +60,7 @@ class Moved(TypedDict):
     unmoved: Floats | None
 
 
-def moved_by(adapter: QueryAdapter | None, vectors: Floats | None) -> Moved:
+def moved_by(adapter: QueryAdapter | None, vectors: Floats | None) -> AdaptedQueries:
     """What an adapter makes of the vectors of some queries."""
     if adapter is None or vectors is None:
         return {"adapted": None, "unmoved": None}
@@ -222,7 +222,7 @@ def _of_judged(
     """The judged documents of every query as its candidates, in the order of the index; lists are of these alone."""
     places = [[index.place_of(document) for document in grades[query]] for query in queries.ids]
     documents = [np.sort(np.array(each, np.int64)) for each in places]
-    lists: list[list[Found]] = [[] for _ in documents]
+    lists: list[list[Hits]] = [[] for _ in documents]
     vectors = vectors_of(index)
     if vectors is not None and by.vectors is not None:
         texts = queries.texts or (None,) * len(queries)
@@ -232,14 +232,14 @@ def _of_judged(
     return judged_by(_assembled(index, queries, lists, documents, smoothing, by), grades)
 
 
-def _in_order(documents: Ints, scores: Floats) -> Found:
+def _in_order(documents: Ints, scores: Floats) -> Hits:
     """The documents with a score above 0, best first."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > 0]
-    return Found(documents[order], scores[order])
+    return Hits(documents[order], scores[order])
 
 
-def _losses(collection: Collection, index: Index, asked: QueryTable) -> tuple[Loss, ...]:
+def _losses(collection: Collection, index: Index, asked: QueryTable) -> tuple[LostData, ...]:
     """What of a collection does not count in an evaluation of these of its queries, or only in part."""
     every = collection.queries or QueryTable(())
     texts = dict(zip(every.ids, every.texts or (), strict=False))
@@ -316,7 +316,7 @@ def _lists(
     depths: tuple[int, int],
     smoothing: Smoothing,
     vectors: Floats | None,
-) -> dict[str, list[Found]]:
+) -> dict[str, list[Hits]]:
     """Every query's list by each system: BM25's, and the vectors' where documents have them."""
     texts = queries.texts or (None,) * len(queries)
     batches = _batches([text or "" for text in texts])
@@ -327,7 +327,7 @@ def _lists(
     return found
 
 
-def _similar(index: Index, queries: Floats | None, top: int) -> list[Found]:
+def _similar(index: Index, queries: Floats | None, top: int) -> list[Hits]:
     """The documents that vectors of queries find."""
     vectors = vectors_of(index)
     if vectors is None or queries is None:
@@ -341,20 +341,20 @@ def _depths(index: Index, top: int | None, vector_top: int | None) -> tuple[int,
     return (words if top is None else top), (BOTH if vector_top is None else vector_top)
 
 
-def _cut(lists: Mapping[str, Sequence[Found]], depths: tuple[int, int]) -> list[list[Found]]:
+def _cut(lists: Mapping[str, Sequence[Hits]], depths: tuple[int, int]) -> list[list[Hits]]:
     """The first documents of each system's list, query by query."""
     return [
-        [Found(each.documents[:depth], each.scores[:depth]) for each, depth in zip(own, depths, strict=False)]
+        [Hits(each.documents[:depth], each.scores[:depth]) for each, depth in zip(own, depths, strict=False)]
         for own in zip(*lists.values(), strict=True)
     ]
 
 
-def _run(name: str, index: Index, query_ids: Sequence[str], lists: Sequence[Found], feature: str) -> Run:
+def _run(name: str, index: Index, query_ids: Sequence[str], lists: Sequence[Hits], feature: str) -> Run:
     lists_by_query = dict(zip(query_ids, lists, strict=True))
     return Run(name, OwnLists(index.document_ids, lists_by_query), feature)
 
 
-def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Found]:
+def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Hits]:
     return [search(index, text, top=top, smoothing=smoothing) for text in texts]
 
 
@@ -366,7 +366,7 @@ def _batches(things: Sequence[_Thing]) -> list[Sequence[_Thing]]:
 def _assembled(
     index: Index,
     queries: QueryTable,
-    lists: Sequence[Sequence[Found]],
+    lists: Sequence[Sequence[Hits]],
     documents: Sequence[Ints],
     smoothing: Smoothing,
     by: _Asked,
@@ -399,7 +399,7 @@ def _assembled(
 def _beside(
     index: Index,
     queries: QueryTable,
-    lists: Sequence[Sequence[Found]],
+    lists: Sequence[Sequence[Hits]],
     documents: Sequence[Ints],
     by: _Asked,
 ) -> list[Floats]:

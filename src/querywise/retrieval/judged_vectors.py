@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from querywise.data.query_groups import deal, equal_sizes
 from querywise.data.vectors import Vectors, as_vectors
 from querywise.errors import DataError
-from querywise.retrieval.query_adapter import Basis, Kernel, Problem
+from querywise.retrieval.query_adapter import AdapterProblem, Basis, Kernel
 from querywise.retrieval.side_by_side import SideBySide, equal_shares, shares_tried
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Bools, Floats, Ints, Singles
@@ -157,7 +157,7 @@ class Pool:
             return self
         return replace(self, gains=csr_array(self.gains[:, kept]), documents=self.documents[kept], known=kept[kept])
 
-    def problem(self, kernel: Kernel, landmarks: Floats, temperature: float, l2: float) -> Problem:
+    def problem(self, kernel: Kernel, landmarks: Floats, temperature: float, l2: float) -> AdapterProblem:
         """The objective over all these queries."""
         shares = self.gains.multiply(1 / self.gains.sum(axis=1)[:, None]).tocsr()
         judged, columns = np.unique(shares.indices, return_inverse=True)
@@ -165,7 +165,9 @@ class Pool:
         targets = np.asarray(own @ self.documents[judged].astype(np.float64))
         with one_blas_thread():
             basis = Basis.of(kernel, self.queries, landmarks)
-        return Problem(basis, self.queries, self.documents, targets, self.weights / self.weights.sum(), temperature, l2)
+        return AdapterProblem(
+            basis, self.queries, self.documents, targets, self.weights / self.weights.sum(), temperature, l2
+        )
 
     def best_shares(self, blocks: tuple[int, ...]) -> tuple[float, ...]:
         """Of several embedders side by side, the shares by which these queries find the best documents.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.data.run_columns import run_feature_names
-from querywise.retrieval.bm25 import Found
+from querywise.retrieval.bm25 import Hits
 from querywise.retrieval.scores import BM25
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats, Ints
@@ -26,7 +26,7 @@ class OwnLists(Mapping[str, Mapping[str, float]]):
     """The scores of a run: query → document → score, best first; made of a query's list when it is looked at."""
 
     document_ids: Sequence[str]
-    lists: Mapping[str, Found]
+    lists: Mapping[str, Hits]
 
     def __getitem__(self, query: str) -> Mapping[str, float]:
         own = self.lists[query]
@@ -48,10 +48,10 @@ def list_feature_names(vectors: VectorIndex, *, adapted: bool = False) -> tuple[
     return (SIMILARITY, *plain, *own, *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
 
 
-def union(lists: Sequence[Found]) -> Ints:
+def union(lists: Sequence[Hits]) -> Ints:
     """The documents of some lists, each once: those of the first in its order, then what the next adds, in its order.
 
-    >>> union([Found(np.array([4, 2]), np.ones(2)), Found(np.array([2, 9]), np.ones(2))]).tolist()
+    >>> union([Hits(np.array([4, 2]), np.ones(2)), Hits(np.array([2, 9]), np.ones(2))]).tolist()
     [4, 2, 9]
     """
     every = np.concatenate([np.zeros(0, np.int64), *(each.documents for each in lists)])
@@ -62,7 +62,7 @@ def union(lists: Sequence[Found]) -> Ints:
 def list_features(
     vectors: VectorIndex,
     query: Floats,
-    lists: Sequence[Found],
+    lists: Sequence[Hits],
     documents: Ints,
     own: Floats,
     plain: Floats | None = None,

@@ -50,7 +50,7 @@ class Kernel(NamedTuple):
         return found
 
 
-class Solution(NamedTuple):
+class AdapterSolution(NamedTuple):
     """Z, the objective there, and how far it is above the minimum at most."""
 
     coordinates: Floats
@@ -99,7 +99,7 @@ class Basis:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class AdapterProblem:
     """L as a function of Z.
 
     queries: the training queries, of unit length. documents: those of the softmax. targets: t_i. weights: w_i, which
@@ -134,7 +134,7 @@ class Problem:
         """
         return self._loss_and_slopes(coordinates)[1] / (-2 * self.l2)
 
-    def solve(self, start: Floats | None = None, *, tolerance: float, most: int) -> Solution:
+    def solve(self, start: Floats | None = None, *, tolerance: float, most: int) -> AdapterSolution:
         """Minimize by L-BFGS until the gap is at most the tolerance, or for so many steps."""
         shape = (self._basis.shape[1], self.queries.shape[1])
         state = _Evaluated()
@@ -161,7 +161,7 @@ class Problem:
             )
         coordinates = found.x.reshape(shape)
         value, gradient = self.value_and_gradient(coordinates)
-        return Solution(coordinates, value, _square(gradient) / (4 * self.l2), state.count)
+        return AdapterSolution(coordinates, value, _square(gradient) / (4 * self.l2), state.count)
 
     def _loss_and_slopes(self, coordinates: Floats) -> tuple[float, Floats]:
         """The loss without the penalty, and its slope at every training vector."""

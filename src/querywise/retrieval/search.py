@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from querywise.contracts.answers import Scorer
 
 
-class Answer(NamedTuple):
+class SearchResult(NamedTuple):
     """One document found."""
 
     document: str
@@ -57,7 +57,7 @@ def answer(
     smoothing: Smoothing | None = None,
     vector: Floats | None = None,
     vector_top: int | None = None,
-) -> list[Answer]:
+) -> list[SearchResult]:
     """The best documents for a query, best first; with a ranker, all candidates in the ranker's order.
 
     vector: the query's, for a ranker and an index with vectors. Without a ranker BM25 alone finds and ranks.
@@ -76,7 +76,7 @@ def answer(
         place = index.place_of(candidates.document_ids[row])
         assert place is not None
         found.append(
-            Answer(
+            SearchResult(
                 candidates.document_ids[row],
                 index.titles[place],
                 index.snippets[place],

@@ -31,7 +31,7 @@ _BLOCK = 512  # queries whose cosines with all others are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class TwinFacts:
     """What near twins are found by, of some queries.
 
     texts, groups: None where a query has none. relevant: a checksum of the set of its relevant documents; None where
@@ -45,7 +45,7 @@ class Facts:
     vectors: Singles
 
     @classmethod
-    def of(cls, data: Judged) -> Facts:
+    def of(cls, data: Judged) -> TwinFacts:
         """What is known of the queries of a judged set."""
         table, nothing = data.candidates.queries, (None,) * len(data)
         vectors = None if table is None else table.vectors
@@ -58,7 +58,7 @@ class Facts:
         )
 
     @classmethod
-    def joined(cls, several: Sequence[Facts]) -> Facts:
+    def joined(cls, several: Sequence[TwinFacts]) -> TwinFacts:
         """Those of several sets, each query once."""
         seen: set[str] = set()
         kept: list[list[int]] = []
@@ -87,7 +87,7 @@ class Facts:
 class NearTwins:
     """Which queries are near twins. facts: what is known of them."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: TwinFacts) -> None:
         self.facts = facts
         pairs = list(_alike(facts))
         self._owner = np.array([query for query, _ in pairs], dtype=np.int64)  # of a mark, which its near twins share
@@ -167,7 +167,7 @@ def near_groups(data: Judged) -> tuple[str | None, ...]:
     >>> near_groups(data.with_queries(QueryTable(data.query_ids, texts=("fast cars", "jaguar", "car fast"))))
     ('q1', None, 'q1')
     """
-    facts = Facts.of(data)
+    facts = TwinFacts.of(data)
     if not any(map(any, (facts.texts, facts.groups, facts.relevant))) and not facts.vectors.any():
         raise DataError(
             "Near twins are found by the texts or vectors of queries, or by the ids of relevant documents, and none of "
@@ -230,7 +230,7 @@ def _of_length_one(vectors: Floats) -> Singles:
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0)[:, None], dtype=np.float32)
 
 
-def _alike(facts: Facts) -> Iterable[tuple[int, int]]:
+def _alike(facts: TwinFacts) -> Iterable[tuple[int, int]]:
     """Queries with marks: those that share one are near twins."""
     numbers: dict[tuple[str, object], int] = {}
     tokeniser, owners = Tokeniser(stop_words=False), defaultdict(list)

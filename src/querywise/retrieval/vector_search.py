@@ -17,7 +17,7 @@ import numpy as np
 from querywise.data.vectors import Numbers
 from querywise.errors import DataError
 from querywise.retrieval.approximate import Graph
-from querywise.retrieval.bm25 import Found
+from querywise.retrieval.bm25 import Hits
 from querywise.retrieval.side_by_side import columns_of, documents_of
 from querywise.retrieval.vector_kernels import dot_products, keep_best, nothing_kept
 from querywise.runtime.arrays import Floats, Ints, Singles
@@ -90,7 +90,7 @@ class VectorIndex:
         """The vectors of some documents."""
         return self.values[documents if self.rows is None else self.rows[documents]]
 
-    def search(self, queries: Floats, *, top: int) -> list[Found]:
+    def search(self, queries: Floats, *, top: int) -> list[Hits]:
         """Each query's `top` documents by cosine, best first; of equals the earlier, and never a vector of zeros.
 
         With a graph some of them may be missed; similarities and order of those found are the same as without.
@@ -103,7 +103,7 @@ class VectorIndex:
             raise DataError(f"top={top}: expected the number of documents to find, from 1 up.")
         self.require_dimension(queries)
         batch = self._batch if self.graph is None else self._approximate_batch
-        found: list[Found] = []
+        found: list[Hits] = []
         for first in range(0, len(queries), _QUERIES):
             found += batch(queries[first : first + _QUERIES], top)
         return found
@@ -132,10 +132,10 @@ class VectorIndex:
                 "come from the same embedding model."
             )
 
-    def _batch(self, queries: Floats, top: int) -> list[Found]:
+    def _batch(self, queries: Floats, top: int) -> list[Hits]:
         lengths, units = self._units(queries)
         there, looked = int(np.sum(self.lengths > 0)), top + _MORE
-        found = [Found(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
+        found = [Hits(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
         asked = np.flatnonzero(lengths > 0)
         while len(asked):
             scores, documents = self._narrowed(units[asked].astype(np.float32), min(looked, max(there, 1)))
@@ -152,10 +152,10 @@ class VectorIndex:
             asked, looked = np.array(unsure, dtype=np.int64), 4 * looked
         return found
 
-    def _approximate_batch(self, queries: Floats, top: int) -> list[Found]:
+    def _approximate_batch(self, queries: Floats, top: int) -> list[Hits]:
         assert self.graph is not None, "search has looked at this"
         lengths, units = self._units(queries)
-        found = [Found(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
+        found = [Hits(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
         asked = np.flatnonzero(lengths > 0)
         near = self.graph.near(units[asked].astype(np.float32), top)
         for query, documents in zip(asked.tolist(), near, strict=True):
@@ -172,11 +172,11 @@ class VectorIndex:
         """What a cosine of single precision can be wrong by: its sum, and the rounding of both vectors."""
         return (self.dimension + 8) * float(np.finfo(np.float32).eps)
 
-    def _ordered(self, unit: Floats, documents: Ints, top: int) -> Found:
+    def _ordered(self, unit: Floats, documents: Ints, top: int) -> Hits:
         documents = np.sort(documents)
         similar = self.similarities(unit, documents)
         chosen = np.argsort(-similar, kind="stable")[:top]
-        return Found(documents[chosen], similar[chosen])
+        return Hits(documents[chosen], similar[chosen])
 
     def _narrowed(self, queries: Singles, count: int) -> tuple[Singles, Ints]:
         """For every query the best documents by products of single precision, and those products, in any order."""

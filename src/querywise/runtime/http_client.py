@@ -39,7 +39,7 @@ class RequestError(Exception):
         self.kind = kind
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """An answer: its status, its content, for how many seconds the server asks to be left alone, and what to hide."""
 
     status: int
@@ -61,7 +61,7 @@ def ask(
     largest: int,
     silence: float,
     seconds: float,
-) -> Answer:
+) -> HttpResponse:
     """Send one request to an address that the operator named; a RequestError where no answer came.
 
     largest: bytes of an answer. silence: seconds without a sign of the server. seconds: for everything together.
@@ -87,7 +87,7 @@ def ask(
         kind: Failure = "unreachable" if isinstance(error, ssl.SSLError) else "broken"
         said = one_line(str(error) or type(error).__name__, secrets, 200)
         raise RequestError(kind, said) from None
-    return Answer(answer.status, content, float(wait) if wait.isdecimal() and len(wait) < 9 else 0.0, secrets)
+    return HttpResponse(answer.status, content, float(wait) if wait.isdecimal() and len(wait) < 9 else 0.0, secrets)
 
 
 def split_url(url: str) -> SplitResult:

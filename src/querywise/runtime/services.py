@@ -8,7 +8,7 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from querywise.errors import DataError
-from querywise.runtime.http_client import Answer, RequestError
+from querywise.runtime.http_client import HttpResponse, RequestError
 from querywise.runtime.threads import checkpoint, time_left
 
 BUSY = (408, 425, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
@@ -44,7 +44,9 @@ def check_service_address(address: str, key: str, example: str) -> SplitResult:
     return parts
 
 
-def ask_again(request: Callable[[], Answer], where: str, *, key: str, attempts: int, pause: float) -> Answer:
+def ask_again(
+    request: Callable[[], HttpResponse], where: str, *, key: str, attempts: int, pause: float
+) -> HttpResponse:
     """Return the answer of a service, asked again while it is busy, later each time.
 
     Whoever waits for this work bounds the time of all attempts together.

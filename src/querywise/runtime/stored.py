@@ -35,12 +35,12 @@ class WrongValueError(ValueError):
     """A value of a stored object that cannot be used; the message says which, and what was expected."""
 
 
-class Stored(Protocol):
+class StoredObject(Protocol):
     """An object of any class that a folder can name."""
 
 
 Value: TypeAlias = (
-    "bool | int | float | str | NDArray[np.generic] | csr_array | tuple[Value, ...] | list[Value] | Stored | None"
+    "bool | int | float | str | NDArray[np.generic] | csr_array | tuple[Value, ...] | list[Value] | StoredObject | None"
 )
 
 
@@ -82,7 +82,7 @@ class Known:
             raise WrongValueError(f"{self.kind.__name__}.stored declares no value of the size {size!r} before this one")
         return size if isinstance(size, int) else self.sizes[size]
 
-    def size_of(self, part: Stored, size: str) -> int:
+    def size_of(self, part: StoredObject, size: str) -> int:
         """A size of a part."""
         return self.parts[id(part)].sizes[size]
 

@@ -20,7 +20,7 @@ Rehearsal = Callable[[int, int, int], float]
 
 
 @dataclass(frozen=True)
-class Cost:
+class QueryCost:
     """The seconds that a model takes for one query, measured with each number of documents in `SIZES`.
 
     alone: of a request with one query. Beyond the largest size the time grows with that power of the number of
@@ -35,7 +35,7 @@ class Cost:
     few: tuple[float, ...] | None = None
 
     @staticmethod
-    def measured(seconds: Rehearsal, power: Callable[[], int]) -> Cost:
+    def measured(seconds: Rehearsal, power: Callable[[], int]) -> QueryCost:
         """By rehearsals; `seconds` takes queries, documents of each, and repetitions, and returns the shortest time.
 
         A rehearsal that would take too long, or too much memory, is left out: a longer list is taken to cost by the
@@ -45,7 +45,7 @@ class Cost:
         """
         usual = seconds(1, SIZES[USUAL], 3)
         if not math.isfinite(usual):
-            return Cost((usual,) * len(SIZES))
+            return QueryCost((usual,) * len(SIZES))
         alone = [min(seconds(1, size, 3), usual) if usual <= SLOW_SECONDS else usual for size in SIZES[:USUAL]]
         alone.append(usual)
         for before, size in zip(SIZES[USUAL:], SIZES[USUAL + 1 :], strict=False):
@@ -55,7 +55,7 @@ class Cost:
             *(_in_a_batch(seconds, *each) for each in zip(SIZES[: USUAL + 1], alone, strict=False)), strict=True
         )
         longer = alone[USUAL + 1 :]
-        return Cost(tuple(alone), (*many, *longer), power(), (*few, *longer))
+        return QueryCost(tuple(alone), (*many, *longer), power(), (*few, *longer))
 
     @property
     def known(self) -> bool:
@@ -101,7 +101,7 @@ def _in_a_batch(seconds: Rehearsal, size: int, alone: float) -> tuple[float, flo
     return found[1], found[2]
 
 
-def check_cost(cost: Cost, limits: Limits, sizes: Sequence[int]) -> None:
+def check_cost(cost: QueryCost, limits: Limits, sizes: Sequence[int]) -> None:
     """Refuse queries of so many documents each if ranking them would surely take longer than is allowed."""
     needed = cost.seconds(sizes) if cost.known else 0.0
     if needed <= _MARGIN * limits.seconds:

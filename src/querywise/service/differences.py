@@ -12,7 +12,7 @@ from querywise.explanations.explain import depends_on_query
 from querywise.measures.formulas import find_measure
 from querywise.measures.order import RankedList, find_flavour, ranked_lists
 from querywise.runtime.arrays import Ints
-from querywise.service.costs import Cost
+from querywise.service.costs import QueryCost
 from querywise.service.loaded_model import LoadedModel, PerModel
 from querywise.service.lookup import first_stage_ranks
 from querywise.service.schema import DifferencesResponse, QueryDifference
@@ -53,7 +53,7 @@ class Differences:
         return DifferencesResponse(model.version, MEASURE, list(found[0].others) if found else [], len(judged), found)
 
 
-def affordable(sizes: Ints, cost: Cost, seconds: float) -> Ints:
+def affordable(sizes: Ints, cost: QueryCost, seconds: float) -> Ints:
     """The numbers of queries to compare, from all over the set: as many as are answered in so many seconds, about."""
     count = min(len(sizes), _MOST)
     if not cost.known:

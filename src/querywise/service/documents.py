@@ -19,7 +19,7 @@ from querywise.service.responses import RequestDataError
 from querywise.service.schema import Document, Documents, Numbers, Query, Table, read_bytes, read_values, read_vector
 
 
-class Features(NamedTuple):
+class FeatureColumns(NamedTuple):
     """What the features are called, in their order, and the column of each by its name.
 
     absent: what a feature is that a document does not have, by the model's policy for missing values.
@@ -30,9 +30,9 @@ class Features(NamedTuple):
     absent: float
 
     @staticmethod
-    def named(names: tuple[str, ...], absent: float) -> Features:
+    def named(names: tuple[str, ...], absent: float) -> FeatureColumns:
         """The features of these names, in this order."""
-        return Features(names, {name: column for column, name in enumerate(names)}, absent)
+        return FeatureColumns(names, {name: column for column, name in enumerate(names)}, absent)
 
     def table(self, documents: Sequence[Documents], places: Sequence[str]) -> Floats:
         """The features of the documents of some queries, read one by one: given by name, as numbers, or wrongly.
@@ -94,7 +94,7 @@ def distinct_ids(documents: Documents, where: str) -> tuple[str, ...]:
     return ids
 
 
-def _fill(row: Floats, document: Document, features: Features, where: str) -> None:
+def _fill(row: Floats, document: Document, features: FeatureColumns, where: str) -> None:
     """Put the features of one document into its row, where all are missing so far: 0 or NaN, as in training."""
     given, absent = _values(document, where), features.absent
     if isinstance(given, dict):
@@ -119,7 +119,7 @@ def _numbers(given: Iterable[float | None], absent: float) -> list[float]:
     return [absent if value is None else value or 0.0 for value in given]
 
 
-def _unknown(document: Document, name: str, features: Features, where: str) -> RequestDataError:
+def _unknown(document: Document, name: str, features: FeatureColumns, where: str) -> RequestDataError:
     known = f"{', '.join(features.names[:8])}{' …' if len(features.names) > 8 else ''}"
     return RequestDataError(
         f"Document {document.id!r} has a feature {name!r}, which the model does not know. It knows {known}.",

@@ -24,7 +24,7 @@ from querywise.data.json_rows import cut_rows
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.service.api import FILES
-from querywise.service.documents import Features
+from querywise.service.documents import FeatureColumns
 from querywise.service.limits import Limits
 from querywise.service.responses import ApiError, error_response
 from querywise.service.schema import UnreadBatch, WeightsRequest, WithDocuments, sizes
@@ -176,7 +176,7 @@ def decode(decoder: msgspec.json.Decoder[_Result], body: bytes) -> _Result:
 
 
 def decode_documents(
-    decoder: msgspec.json.Decoder[_Asking], body: bytes, features: Features
+    decoder: msgspec.json.Decoder[_Asking], body: bytes, features: FeatureColumns
 ) -> tuple[_Asking, Floats | None]:
     """The body as an object, and the features of all its documents, where one pass over them could read these.
 

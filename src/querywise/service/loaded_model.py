@@ -35,8 +35,8 @@ from querywise.retrieval.embedding import EmbedderRecord
 from querywise.retrieval.indexed_vectors import known_embedders
 from querywise.retrieval.side_by_side import queries_of
 from querywise.runtime.arrays import Bools, Floats
-from querywise.service.costs import SLOW_SECONDS, USUAL, Cost
-from querywise.service.documents import Features, check_vectors, distinct_ids, places_of, query_table
+from querywise.service.costs import SLOW_SECONDS, USUAL, QueryCost
+from querywise.service.documents import FeatureColumns, check_vectors, distinct_ids, places_of, query_table
 from querywise.service.responses import RequestDataError
 from querywise.service.schema import (
     Document,
@@ -78,10 +78,10 @@ class LoadedModel:
         self.version = version
         names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
         self._missing = reading_for(manifest.missing)
-        self.features = Features.named(names, np.nan if self._missing == "allowed" else 0.0)
+        self.features = FeatureColumns.named(names, np.nan if self._missing == "allowed" else 0.0)
         self.columns, self.vector_lengths = columns_of(ranker), vector_lengths(ranker)
-        self.cost = Cost.measured(self._rehearse, self._power)
-        self.explaining = Cost.measured(self._rehearse_explanation, self._power)
+        self.cost = QueryCost.measured(self._rehearse, self._power)
+        self.explaining = QueryCost.measured(self._rehearse_explanation, self._power)
         self.quick = self.cost.alone[USUAL] < _QUICK_SECONDS
 
     @staticmethod

@@ -57,7 +57,7 @@ _FIRST, _DEEP = 10, 100  # documents of a list by vectors: those that may be gai
 FUSED = "fused"
 
 
-class Found(NamedTuple):
+class FoundDocuments(NamedTuple):
     """A query's documents, the first-stage orders that are known of them, and how much each run counts."""
 
     documents: list[FoundDocument]
@@ -192,7 +192,7 @@ class Lookup:
         answered: tuple[Answer, Floats] | None = None,
         judged_as: str | None = None,
         besides: Sequence[str] = (),
-    ) -> Found:
+    ) -> FoundDocuments:
         """The documents of one query, best first, with their ranks under the global model and in the first stage too.
 
         answered: the model's answer, and its scores, where they are known. judged_as: id of the judged query whose
@@ -220,7 +220,7 @@ class Lookup:
             for row in np.argsort(ranks).tolist()
             if first[row] or candidates.document_label(row) in besides
         ]
-        return Found(documents, list(runs), weights_of_runs(answer) if documents else [])
+        return FoundDocuments(documents, list(runs), weights_of_runs(answer) if documents else [])
 
     def explanation(self, model: LoadedModel, candidates: Candidates) -> tuple[JsonObject | None, list[KnownQuery]]:
         """The explanation of the query's model, and its neighbours; None if this ranker has no explanation."""

@@ -60,7 +60,7 @@ _LIBRARIES = ("numpy", "scipy", "lightgbm")
 _SAFE_SECONDS = 3600.0  # where nothing can be locked, another process may be about to name a file younger than this
 
 
-class Features(TypedDict):
+class FeatureManifest(TypedDict):
     """What a manifest says of the features."""
 
     count: int
@@ -80,7 +80,7 @@ class Body(TypedDict):
     format: str
     format_version: int
     versions: dict[str, str]
-    features: Features
+    features: FeatureManifest
     missing: str
     arrays: ArraysFile
     ranker: Json
@@ -129,7 +129,7 @@ _FOLDER = OutputFolder(
 check_model_folder = _FOLDER.check
 
 
-class Stored(NamedTuple):
+class StoredModel(NamedTuple):
     """A model as it is stored: its manifest, and the content of its arrays file."""
 
     body: JsonObject
@@ -338,10 +338,10 @@ def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | N
         "ranker": encoded,
         "notes": dict(notes or {}),
     }
-    put_stored(path, Stored(body, content))
+    put_stored(path, StoredModel(body, content))
 
 
-def put_stored(path: Path, stored: Stored) -> None:
+def put_stored(path: Path, stored: StoredModel) -> None:
     """Write a model to a folder, in the place of the one that is there, if any, in one step."""
     created, entry = not path.exists(), cast("ArraysFile", stored.body["arrays"])
     try:
@@ -360,12 +360,12 @@ def put_stored(path: Path, stored: Stored) -> None:
         raise DataError(f"{path}: the model cannot be written ({error.strerror}).") from None
 
 
-def read_stored(path: Path) -> Stored:
+def read_stored(path: Path) -> StoredModel:
     """A model as it is stored, to be put elsewhere."""
 
-    def read() -> Stored:
+    def read() -> StoredModel:
         body = read_body(path)
-        return Stored(cast("JsonObject", body), _arrays_of(path, body["arrays"]))
+        return StoredModel(cast("JsonObject", body), _arrays_of(path, body["arrays"]))
 
     return read_steadily(path, MANIFEST, read)
 

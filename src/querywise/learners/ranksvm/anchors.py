@@ -65,7 +65,7 @@ class Given(NamedTuple):
         )
 
 
-class Row(NamedTuple):
+class AnchorRow(NamedTuple):
     """A row of V: the queries with weight, and their shares."""
 
     queries: Ints
@@ -116,14 +116,14 @@ class Anchors(NamedTuple):
         penalties = ridge.gradient(points)
         return Anchors(given, rows, held, held.sum(axis=0), sums, factors, points, pulls, penalties, rounded)
 
-    def row(self, weights: csr_array) -> Row:
+    def row(self, weights: csr_array) -> AnchorRow:
         """What `WeightRows.of` makes of a row, faster; nothing where it refuses its weights."""
         from querywise.learners.ranksvm import local_kernels
 
         queries = weights.indices.astype(np.int64, copy=False)
-        return Row(*local_kernels.shared_out(queries, weights.data, self.given.counts, self.given.by_pair))
+        return AnchorRow(*local_kernels.shared_out(queries, weights.data, self.given.counts, self.given.by_pair))
 
-    def nearest(self, row: Row) -> Near | None:
+    def nearest(self, row: AnchorRow) -> Near | None:
         """The anchor that a row resembles most; None where that is not much."""
         from querywise.learners.ranksvm import local_kernels
 
@@ -148,7 +148,7 @@ class Anchors(NamedTuple):
         found: Floats = self.points[0] - (step[0] if by_kernel else solver(packed[0], strength, step.shape[1])(step[0]))
         return found
 
-    def certified(self, near: Near, row: Row) -> tuple[Floats, bool]:
+    def certified(self, near: Near, row: AnchorRow) -> tuple[Floats, bool]:
         """The model of a row by steps from its anchor's, and whether it is proven to be within the tolerance.
 
         The first step may use the anchor's curvature, further ones that of the row at w₀.
@@ -156,7 +156,7 @@ class Anchors(NamedTuple):
         ridge, tolerance = self.given.ridge, self.given.tolerance
         weights, solve, best = self.points[near.anchor], None, np.inf
         gradient = self.penalties[near.anchor] + near.times * self.pulls[near.anchor]
-        gradient += self._objective(Row(near.queries, near.shares), weights).gradient
+        gradient += self._objective(AnchorRow(near.queries, near.shares), weights).gradient
         if len(near.queries) > _CLOSE * len(row.queries):
             solve = self._solver(near)
         for _ in range(_STEPS):
@@ -195,7 +195,7 @@ class Anchors(NamedTuple):
         local_kernels.solve(self.factors, np.array([anchor]), found[None, :])
         return found
 
-    def _objective(self, row: Row, weights: Floats) -> Objective:
+    def _objective(self, row: AnchorRow, weights: Floats) -> Objective:
         """The losses of one model over a row's queries."""
         from querywise.learners.ranksvm import kernels
 

@@ -37,8 +37,8 @@ from querywise.learners.ranksvm.newton import Optimum, Ridge, refined
 from querywise.learners.ranksvm.preferences import PreferenceParts, Preferences, joined, query_ranges, total
 from querywise.learners.ranksvm.systems import (
     Curved,
+    LinearSystems,
     Spread,
-    Systems,
     curvature,
     curved_queries,
     factored,
@@ -84,7 +84,7 @@ class Centres(NamedTuple):
 
     points: Floats
     gradients: Sequence[Kept]
-    system: Systems | None = None
+    system: LinearSystems | None = None
 
     def solve(self, right: Floats) -> Floats:
         """The solutions of the system that models have in common, for a right side each."""
@@ -465,7 +465,7 @@ class PreparedRankSVM:
         return np.array(finish_jobs(spread.workers, train, rows, label, key, side_by_side=threads))
 
 
-def _first_step(*given: Any) -> tuple[Floats, Systems]:
+def _first_step(*given: Any) -> tuple[Floats, LinearSystems]:
     return first_step(given[:-4], *given[-4:])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.data.rows import count_pairs, require_preferences, rows_of
-from querywise.data.training import Part, Training
+from querywise.data.training import Shard, Training
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.cache import cached
 from querywise.runtime.scaling import Scale, Scaling
@@ -263,6 +263,6 @@ def _made_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Scaling]
     return PreferenceParts(pool, parts, pairs, cuts), scaling
 
 
-def _preferences(part: Part, scaling: Scaling) -> Preferences:
+def _preferences(part: Shard, scaling: Scaling) -> Preferences:
     data = part.load()
     return Preferences(scaling.apply(data.candidates.features), data.labels, data.candidates.starts)

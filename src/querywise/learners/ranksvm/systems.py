@@ -136,7 +136,7 @@ def _identity(part: _Part) -> _Part:
     return part
 
 
-class Systems(NamedTuple):
+class LinearSystems(NamedTuple):
     """Systems ready to be solved: full matrices where features are few, else Cholesky factors, packed as the sums are.
 
     Factors are in single precision, as the sums that they were made of.
@@ -160,12 +160,12 @@ def curvature(sums: Sums, strength: float) -> Floats:
     return full
 
 
-def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tuple[Floats, Systems]:
+def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tuple[Floats, LinearSystems]:
     """The solutions for a right side each; and the systems, if they are to be solved again."""
     from querywise.learners.ranksvm import local_kernels
 
     if right.shape[1] < _FEW:
-        ready = Systems(curvature(sums, strength), _NONE)
+        ready = LinearSystems(curvature(sums, strength), _NONE)
         return solved(ready, np.arange(len(right)), right), ready
     packed, found = _packed(sums), np.array(right)
     factors = np.empty(packed.shape, np.float32) if again else _NONE
@@ -174,10 +174,10 @@ def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tupl
         local_kernels.factorise(packed[block], strength, found[block], factors[block])
 
     in_threads(part, slices(len(packed), _BLOCK))
-    return found, Systems(np.empty((0, 0, 0)), factors)
+    return found, LinearSystems(np.empty((0, 0, 0)), factors)
 
 
-def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
+def solved(systems: LinearSystems, rows: Ints, right: Floats) -> Floats:
     """The solutions of some of the systems, a right side each."""
     from querywise.learners.ranksvm import local_kernels
 
@@ -223,7 +223,7 @@ def _packed(sums: Sums) -> Singles:
     return for_kernels(sums[0][1]) if len(sums) == 1 else total([each for _, each in sums])
 
 
-def first_step(sums: Sums, has_pairs: Bools, ridge: Ridge, centre: Floats, more: bool) -> tuple[Floats, Systems]:
+def first_step(sums: Sums, has_pairs: Bools, ridge: Ridge, centre: Floats, more: bool) -> tuple[Floats, LinearSystems]:
     """The step from w₀ for some rows, and its systems, which can be solved again where more steps may follow."""
     weights = np.where(has_pairs[:, None], centre, ridge.minimiser)
     gradient = np.where(has_pairs[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)

@@ -25,7 +25,7 @@ from querywise.locality.views.columns import RunSignals
 from querywise.locality.views.looking import looked_at
 from querywise.locality.views.text import TextView
 from querywise.rankers.neighbors import Around, Locality, without
-from querywise.rankers.weights.fusion import Fusion, Lists, OwnWeights, Weights, best_of
+from querywise.rankers.weights.fusion import Fusion, OwnWeights, RunLists, Weights, best_of
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
 from querywise.runtime.parameters import forget_derived, unfitted
@@ -86,7 +86,7 @@ class NeighbourWeights(Estimator):
         common_=floats("runs", least=0.0),
     )
 
-    def fit(self, lists: Lists, everyone: Weights) -> Self:
+    def fit(self, lists: RunLists, everyone: Weights) -> Self:
         """Compute the training queries' positions, and keep their measures under all weights."""
         view = TextView() if self.view is None and lists.data.has_texts() else self.view
         kept = lists.with_best()
@@ -159,7 +159,7 @@ class SignalWeights(Estimator):
         slopes_=floats("runs", "signals"),
     )
 
-    def fit(self, lists: Lists, everyone: Weights) -> Self:
+    def fit(self, lists: RunLists, everyone: Weights) -> Self:
         """Train the ranking SVM."""
         self.locality_ = Locality(RunSignals(), Nearest(1), self.back_off).fit(lists.data, everyone)
         self.common_ = lists.best
@@ -202,7 +202,7 @@ def shrunk(own: Floats, common: Floats, shrinkage: float) -> Floats:
 
 
 def cross_validated(
-    lists: Lists, ways: Sequence[Way], shrinkages: Sequence[float], everyone: Weights, *, folds: int, seed: int
+    lists: RunLists, ways: Sequence[Way], shrinkages: Sequence[float], everyone: Weights, *, folds: int, seed: int
 ) -> tuple[list[Gain], int]:
     """The gain of every way and shrinkage over w̄, and the number of the one to take; −1 is w̄.
 
@@ -226,7 +226,7 @@ def cross_validated(
     return [each._replace(taken=taken and number == best) for number, each in enumerate(gains)], best if taken else -1
 
 
-def _held_out(lists: Lists, ways: Sequence[Way], everyone: Weights, place: Ints) -> tuple[Floats, Floats]:
+def _held_out(lists: RunLists, ways: Sequence[Way], everyone: Weights, place: Ints) -> tuple[Floats, Floats]:
     """The common weights and those of every way, for each query by what was learned from other parts."""
     commons = np.empty((len(lists.data), lists.options.shape[1]))
     found = np.empty((len(ways), *commons.shape))

@@ -180,7 +180,7 @@ def together(data: Judged, valid: Judged | None) -> Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class RunLists:
     """Judged queries with their runs.
 
     data: as given. seen: with a feature per run. measure: what weights maximise. options: the weights that are tried, a
@@ -194,14 +194,14 @@ class Lists:
     table: Floats
 
     @staticmethod
-    def of(data: Judged, runs: list[RunColumns], normalise: str, measure: str) -> Lists:
+    def of(data: Judged, runs: list[RunColumns], normalise: str, measure: str) -> RunLists:
         """Those of a judged set."""
         seen, options = normalised_runs(data.candidates, runs, normalise), options_for(len(runs))
         worth = Worth(data, measure)
         table = np.column_stack([worth.of(linear_scores(seen.features, each)) for each in options])
-        return Lists(data, seen, measure, options, table)
+        return RunLists(data, seen, measure, options, table)
 
-    def select(self, queries: Ints) -> Lists:
+    def select(self, queries: Ints) -> RunLists:
         """Those of some queries."""
         return replace(self, data=self.data.select(queries), seen=self.seen.select(queries), table=self.table[queries])
 
@@ -218,7 +218,7 @@ class Lists:
         worth = Worth(self.data, self.measure)
         return improved(found, lambda each: float(worth.of(linear_scores(self.seen.features, each)).mean()))
 
-    def with_best(self) -> Lists:
+    def with_best(self) -> RunLists:
         """The same with w̄ among the options, where it is none of them: a search beyond the grid found it."""
         if bool((self.options == self.best).all(axis=1).any()):
             return self
@@ -265,14 +265,14 @@ class Fusion(AnyRanker):
         """The documents with a feature per run."""
         return normalised_runs(ready(self, candidates), self._columns(), self.normalise)
 
-    def judged_lists(self, data: Judged, valid: Judged | None, measure: str) -> Lists:
+    def judged_lists(self, data: Judged, valid: Judged | None, measure: str) -> RunLists:
         """Those of training and validation queries; the columns are remembered."""
         check_normalise(type(self), self.normalise)
         check_worth(measure)
         self.remember(data)
         whole = together(data, valid)
         refuse_weights(whole, type(self).__name__, "it chooses weights of runs by the plain mean over queries")
-        return Lists.of(whole, self._columns(), self.normalise, measure)
+        return RunLists.of(whole, self._columns(), self.normalise, measure)
 
     def remember(self, data: Judged) -> None:
         """Remember the columns; those of fewer than two runs are refused."""
@@ -363,7 +363,7 @@ class Weights(Fusion):
         """Find the weights on training and validation queries together."""
         return self.found_in(self.judged_lists(data, valid, self.measure))
 
-    def found_in(self, lists: Lists) -> Self:
+    def found_in(self, lists: RunLists) -> Self:
         """Find the weights on lists that are made already."""
         self.remember(lists.data)
         self.weights_ = lists.best

@@ -21,7 +21,7 @@ from querywise.errors import DataError
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.files import cache_folder
-from querywise.runtime.http_client import Answer, ask
+from querywise.runtime.http_client import HttpResponse, ask
 from querywise.runtime.progress import track
 from querywise.runtime.services import advice, ask_again, check_service_address
 from querywise.runtime.threads import checkpoint, time_left
@@ -82,13 +82,13 @@ class RemoteEmbedder:
     def _asked(self, texts: Sequence[str]) -> Singles:
         """The vectors of one batch."""
 
-        def request() -> Answer:
+        def request() -> HttpResponse:
             return self._request(texts)
 
         answer = ask_again(request, self._where, key=KEY, attempts=self._attempts, pause=self._pause)
         return self._vectors(answer, len(texts))
 
-    def _request(self, texts: Sequence[str]) -> Answer:
+    def _request(self, texts: Sequence[str]) -> HttpResponse:
         key = os.environ.get(KEY, "").strip() if self._keyed else ""
         body = json.dumps({"model": self._model, "input": list(texts), "encoding_format": "float"}).encode()
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -102,7 +102,7 @@ class RemoteEmbedder:
         """The most numbers that a vector may have."""
         return self._kept.dimension or _MOST_NUMBERS
 
-    def _vectors(self, answer: Answer, count: int) -> Singles:
+    def _vectors(self, answer: HttpResponse, count: int) -> Singles:
         try:
             self._check_marks(answer.content, count)
             found = _table(_rows(json.loads(answer.content), count))
