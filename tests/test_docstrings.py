@@ -40,13 +40,19 @@ def unexplained(function: Callable[..., object], texts: str, obvious: set[str]) 
 
 
 def explained(text: str) -> set[str]:
-    """The names that have a line of their own, `name: …` or `name, other: …`."""
-    lines = re.findall(r"^(\w+(?:, \w+)*): ", text, flags=re.MULTILINE)
+    """The names of the docstring's arguments."""
+    lines = re.findall(r"^    (\w+(?:, \w+)*): ", section(text, "Args"), flags=re.MULTILINE)
     return {name for line in lines for name in line.split(", ")}
 
 
+def section(text: str, name: str) -> str:
+    """The lines below a heading of a Google-style docstring."""
+    found = re.search(rf"^{name}:\n((?:    .*\n?)+)", text, flags=re.MULTILINE)
+    return found[1] if found else ""
+
+
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_parameter_has_a_line_of_its_own(name: str) -> None:
+def test_every_parameter_is_explained(name: str) -> None:
     text = inspect.getdoc(PUBLIC[name]) or ""
     assert [each for each in inspect.signature(PUBLIC[name]).parameters if each not in explained(text)] == []
 
@@ -75,19 +81,18 @@ def test_every_name_has_an_example_that_imports_what_it_uses(name: str) -> None:
     assert imported.startswith("from querywise"), "an example begins with where its name comes from"
 
 
-def test_what_refuses_names_its_errors() -> None:
+def test_what_raises_names_its_errors() -> None:
     errors = {name for name in PACKAGE.__all__ if name.endswith("Error")}
     quiet = {"Fold", "Shards", "make_judged"}  # refuse nothing of their own
     for name in {*PUBLIC} - errors - quiet:
-        refused = re.search(r"^Refused: (.*(?:\n.+)*)", inspect.getdoc(PUBLIC[name]) or "", flags=re.MULTILINE)
-        assert refused is not None, name
-        assert any(error in refused[1] for error in errors), name
+        raised = section(inspect.getdoc(PUBLIC[name]) or "", "Raises")
+        assert any(f"    {error}: " in raised for error in errors), name
 
 
 def test_functions_say_what_they_return() -> None:
     for name, value in PUBLIC.items():
         if inspect.isfunction(value) and name != "save":
-            assert re.search(r"^Returns: ", inspect.getdoc(value) or "", flags=re.MULTILINE), name
+            assert section(inspect.getdoc(value) or "", "Returns"), name
 
 
 def test_examples_are_run_with_the_tests() -> None:

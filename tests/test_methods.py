@@ -102,9 +102,10 @@ def test_the_class_a_method_gives_is_known_without_building_it() -> None:
 class Shaped:
     """A class with every kind of parameter.
 
-    share: a number, said
-    over two lines.
-    kind, other: one of a few [joachims2002]_.
+    Args:
+        share: a number, said
+            over two lines.
+        kind, other: one of a few [joachims2002]_.
 
     names: not any more. Prose that goes on.
     """
@@ -125,7 +126,8 @@ class Shaped:
 def telling(word: str = "a") -> str:
     """A word.
 
-    word: what to tell.
+    Args:
+        word: what to tell.
     """
     return word
 
@@ -133,7 +135,8 @@ def telling(word: str = "a") -> str:
 class Extended(Shaped):
     """Another one.
 
-    share: another number.
+    Args:
+        share: another number.
     """
 
 
@@ -144,7 +147,8 @@ def shapes(
 ) -> tuple[Shaped, str, int]:
     """Something made of others.
 
-    more: a number.
+    Args:
+        more: a number.
     """
     return shaped(made=None), told, more
 
@@ -163,7 +167,7 @@ def test_a_function_has_the_settings_of_what_its_parameters_stand_for() -> None:
     assert [*settings_of(shapes, "more", "on")] == ["more", "on"]
 
 
-def test_help_is_what_the_docstring_says_in_lines_that_begin_with_the_name() -> None:
+def test_help_is_what_the_docstring_says_of_its_arguments() -> None:
     found = settings_of(Shaped)
     assert found["share"].help == "a number, said over two lines."
     assert found["kind"].help == found["other"].help == "one of a few."

@@ -51,17 +51,22 @@ def test_every_public_name_is_on_one_page_of_the_reference() -> None:
 
 
 def test_docstrings_become_lists_of_parameters_and_blocks_of_code() -> None:
-    said = "As `Naive` [geng2008]_.\n\nk: how many,\nor a share.\nseed, other: where it starts.\nNote: no more."
-    assert part_of_site("docstrings").as_markdown(f"{said}\n\n>>> 1 + 1\n2", {"k", "seed", "other"}) == (
+    said = (
+        "As `Naive` [geng2008]_.\n\nArgs:\n    k: how many,\n        or a share.\n    seed, other: where it starts.\n\n"
+        "Note: no more."
+    )
+    assert part_of_site("docstrings").as_markdown(f"{said}\n\n>>> 1 + 1\n2") == (
         "As [`Naive`][querywise.rankers.clusters.Naive] \\[geng2008\\].\n\n"
-        "\n- **`k`**: how many,\n  or a share.\n- **`seed`, `other`**: where it starts.\n"
-        "  Note: no more.\n\n\n```pycon\n>>> 1 + 1\n2\n```"
+        "- **`k`**: how many,\n  or a share.\n- **`seed`, `other`**: where it starts.\n\n"
+        "Note: no more.\n\n\n```pycon\n>>> 1 + 1\n2\n```"
     )
 
 
-def test_what_comes_back_and_what_is_refused_stand_out() -> None:
-    said = part_of_site("docstrings").as_markdown("Returns: a table.\n\nRefused: with DataError, no rows.", set())
-    assert said == "**Returns**: a table.\n\n**Refused**: with DataError, no rows."
+def test_what_comes_back_and_what_is_raised_stand_out() -> None:
+    said = "Returns:\n    A table.\n\nRaises:\n    DataError: No rows,\n        and no columns."
+    assert part_of_site("docstrings").as_markdown(said) == (
+        "**Returns**: A table.\n\n**Raises**: DataError: No rows,\nand no columns."
+    )
 
 
 def test_the_first_use_of_a_term_leads_to_the_glossary_and_code_is_left_alone() -> None:

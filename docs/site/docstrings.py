@@ -15,9 +15,8 @@ import griffe
 
 from querywise import _HOMES
 
-_PARAMETER = re.compile(r"^(\w+(?:, \w+)*): ")
 _CITATION = re.compile(r"\[(\w+)\]_")
-_SECTION = re.compile(r"^(Returns|Refused): ", re.MULTILINE)
+_ITEM = re.compile(r"^ {4}(\w+(?:, \w+)*): ")
 _GLOSSARY = Path(__file__).parent.parent / "glossary.md"
 _TERM = re.compile(r"^### (.+)$", re.MULTILINE)
 # In nearly every sentence, or often in another sense.
@@ -39,33 +38,35 @@ class AsMarkdown(griffe.Extension):
 def _rewrite(obj: griffe.Object) -> None:
     if obj.docstring is not None:
         names = _names(obj)
-        obj.docstring.value = with_terms(with_names(as_markdown(obj.docstring.value, names), obj.name), terms(), names)
+        obj.docstring.value = with_terms(with_names(as_markdown(obj.docstring.value), obj.name), terms(), names)
     for member in obj.members.values():
         if isinstance(member, griffe.Object):  # and not another name of something elsewhere
             _rewrite(member)
 
 
-def as_markdown(text: str, parameters: set[str]) -> str:
-    """Paragraph by paragraph: lines `name: …` of these parameters become list items, `>>>` a block of code."""
-    return "\n\n".join(_paragraph(part, parameters) for part in text.split("\n\n"))
+def as_markdown(text: str) -> str:
+    """Convert a Google-style docstring: arguments become list items, and `>>>` a block of code."""
+    return "\n\n".join(map(_paragraph, text.split("\n\n")))
 
 
-def _paragraph(text: str, parameters: set[str]) -> str:
+def _paragraph(text: str) -> str:
     before, prompt, example = text.partition(">>> ")
     if prompt:
         return f"{before}\n```pycon\n>>> {example}\n```"
-    lines = []
-    listed = False
-    for line in _NAME.sub(_linked, _CITATION.sub(r"\\[\1\\]", _SECTION.sub(r"**\1**: ", text))).splitlines():
-        begins = _PARAMETER.match(line)
-        names = begins[1].split(", ") if begins else []
-        if begins and set(names) <= parameters:
-            shown = ", ".join(f"`{name}`" for name in names)
-            lines += ([] if listed else [""]) + [f"- **{shown}**: {line[begins.end() :]}"]
-            listed = True
-        else:
-            lines.append(f"  {line}" if listed else line)
-    return "\n".join(lines)
+    first, *lines = _NAME.sub(_linked, _CITATION.sub(r"\\[\1\\]", text)).splitlines() or [""]
+    if first == "Args:" or first == "Attributes:":
+        return "\n".join(map(_item, lines))
+    if first == "Returns:" or first == "Raises:":
+        return "\n".join([f"**{first[:-1]}**: {lines[0].strip()}", *(line.strip() for line in lines[1:])])
+    return "\n".join([first, *lines])
+
+
+def _item(line: str) -> str:
+    begins = _ITEM.match(line)
+    if not begins:
+        return f"  {line.strip()}"
+    shown = ", ".join(f"`{name}`" for name in begins[1].split(", "))
+    return f"- **{shown}**: {line[begins.end() :]}"
 
 
 def with_names(markdown: str, own: str) -> str:

@@ -18,9 +18,10 @@ _LONGEST = 2_000  # characters of a message
 class QuerywiseError(Exception):
     """The root of every error this package raises on purpose.
 
-    message: what is said: where, what was found, what was expected, what to do.
-    arguments: the arguments of functions it is about. A message writes them as Python does, `name='value'`; a program
-    that asks for them in another way, as the command line does, can put its own words there.
+    Args:
+        message: what is said: where, what was found, what was expected, what to do.
+        arguments: the arguments of functions it is about. A message writes them as Python does, `name='value'`; a
+            program that asks for them in another way, as the command line does, can put its own words there.
 
     >>> from querywise import DataError, QuerywiseError
     >>> error = DataError("top=0: expected a number from 1 up.", arguments=("top",))
@@ -45,7 +46,8 @@ def _one_line(message: str) -> str:
 class DataError(QuerywiseError, ValueError):
     """The input cannot mean what the caller thinks it means. Also a ValueError.
 
-    message, arguments: as QuerywiseError has them.
+    Args:
+        message, arguments: as QuerywiseError has them.
 
     >>> from querywise import DataError, from_arrays
     >>> try:
@@ -59,7 +61,8 @@ class DataError(QuerywiseError, ValueError):
 class NotFittedError(QuerywiseError, RuntimeError):
     """A prediction was asked of something that has not been fitted. Also a RuntimeError.
 
-    subject: what was asked; its class is named.
+    Args:
+        subject: what was asked; its class is named.
 
     >>> from querywise import NotFittedError, RankSVM, make_judged
     >>> try:
@@ -77,7 +80,8 @@ class NotFittedError(QuerywiseError, RuntimeError):
 class SolverError(QuerywiseError, RuntimeError):
     """An optimisation did not reach the accuracy it promises. Also a RuntimeError.
 
-    message, arguments: as QuerywiseError has them.
+    Args:
+        message, arguments: as QuerywiseError has them.
 
     It is rare: features of very different sizes, or settings near the ends of their ranges. Scale the features, or
     choose other settings.
@@ -91,7 +95,8 @@ class SolverError(QuerywiseError, RuntimeError):
 class ModelFileError(QuerywiseError, ValueError):
     """A model folder is damaged, foreign, or from a newer version. Also a ValueError.
 
-    message, arguments: as QuerywiseError has them.
+    Args:
+        message, arguments: as QuerywiseError has them.
 
     >>> from querywise import ModelFileError, load
     >>> try:
@@ -105,7 +110,8 @@ class ModelFileError(QuerywiseError, ValueError):
 class ClusterError(QuerywiseError, RuntimeError):
     """A cluster cannot be reached, or could not do its work. Also a RuntimeError.
 
-    message, arguments: as QuerywiseError has them.
+    Args:
+        message, arguments: as QuerywiseError has them.
 
     >>> from querywise import ClusterError, QuerywiseError
     >>> issubclass(ClusterError, QuerywiseError)

@@ -48,16 +48,18 @@ _SPARSE = ("csr", "csc", "coo")
 class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without types
     """A ranker with scikit-learn's fit(X, y), predict(X) and score(X, y), which take the query of every row as `qid`.
 
-    ranker: what is fitted, a copy of it, on the rows grouped by query; None is `recommended()`. Its parameters are
-    `ranker__…`, as in `ranker__learner__l2`.
-    measure: what `score` gives, the mean over all queries; any name of docs/measures.md, such as `ndcg@10` or `map`.
-    validation: a share of the training queries, between 0 and 1, chosen at random, that is kept from training and
-    decides when to stop, for rankers that stop early, as LambdaMART does; None: all are trained on.
-    seed: of that choice.
-    gains: False: y has whole numbers. True: real values, such as click rates. Or what each whole number is worth; see
-    `from_arrays`.
-    without_qid: what happens where no qid is given: `refuse` says what to do; `one query` takes all rows as the
-    documents of a single query.
+    Args:
+        ranker: what is fitted, a copy of it, on the rows grouped by query; None is `recommended()`. Its parameters are
+            `ranker__…`, as in `ranker__learner__l2`.
+        measure: what `score` gives, the mean over all queries; any name of docs/measures.md, such as `ndcg@10` or
+            `map`.
+        validation: a share of the training queries, between 0 and 1, chosen at random, that is kept from training and
+            decides when to stop, for rankers that stop early, as LambdaMART does; None: all are trained on.
+        seed: of that choice.
+        gains: False: y has whole numbers. True: real values, such as click rates. Or what each whole number is worth;
+            see `from_arrays`.
+        without_qid: what happens where no qid is given: `refuse` says what to do; `one query` takes all rows as the
+            documents of a single query.
 
     Its methods take:
 
@@ -72,8 +74,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     After fit: `ranker_`, the fitted ranker, which the rest of the library takes (`save(search.best_estimator_.ranker_,
     "model")`); `n_features_in_`, `feature_names_in_`.
 
-    Refused: with DataError, rows without `qid` unless told otherwise, a validation share outside 0 to 1, and what the
-    ranker refuses; what scikit-learn checks, with its own errors.
+    Raises:
+        DataError: Rows without `qid` unless told otherwise, a validation share outside 0 to 1, and what the ranker
+            refuses; what scikit-learn checks, with its own errors.
 
     >>> from querywise import RankSVM
     >>> from querywise.sklearn import Ranker
@@ -115,11 +118,12 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     ) -> Self:
         """Fit a copy of the ranker.
 
-        sample_weight: one number per row. The same for all rows of a query, it is how much the query counts; else how
-        much each document counts, which few rankers take. Rows of weight 0 are left out. A ranker that has no place for
-        weights says so.
-        query_groups: one text or number per row, the same for all rows of a query: queries that `validation` keeps on
-        one side.
+        Args:
+            sample_weight: one number per row. The same for all rows of a query, it is how much the query counts; else
+                how much each document counts, which few rankers take. Rows of weight 0 are left out. A ranker that has
+                no place for weights says so.
+            query_groups: one text or number per row, the same for all rows of a query: queries that `validation` keeps
+                on one side.
         """
         find_measure(self.measure)
         ranker = unfitted(recommended() if self.ranker is None else self.ranker)

@@ -36,17 +36,19 @@ class Candidates:
     Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. `from_arrays`,
     `from_frame` and the readers make them; this is for data that is grouped by query already.
 
-    features: documents × features, finite numbers.
-    starts: where each query's rows begin, and at the end the number of rows.
-    query_ids: the id of every query, no two the same.
-    document_ids, comments: one text per row, or None.
-    feature_names: one per column, or None.
-    queries: what is known of the queries beside their documents, in the order of `query_ids`; None is nothing.
-    source_rows: where rows had to be brought together by query, each one's row in the input.
-    missing: "refused", or "allowed": features may be NaN, which rankers with a policy for missing values take,
-    and others refuse.
+    Args:
+        features: documents × features, finite numbers.
+        starts: where each query's rows begin, and at the end the number of rows.
+        query_ids: the id of every query, no two the same.
+        document_ids, comments: one text per row, or None.
+        feature_names: one per column, or None.
+        queries: what is known of the queries beside their documents, in the order of `query_ids`; None is nothing.
+        source_rows: where rows had to be brought together by query, each one's row in the input.
+        missing: "refused", or "allowed": features may be NaN, which rankers with a policy for missing values take, and
+            others refuse.
 
-    Refused: with DataError, lengths that do not fit, an id that comes twice, infinite features, and NaN unless allowed.
+    Raises:
+        DataError: Lengths that do not fit, an id that comes twice, infinite features, and NaN unless allowed.
 
     >>> import numpy as np
     >>> from querywise import Candidates
@@ -108,8 +110,9 @@ class Candidates:
     ) -> Candidates:
         """The documents of the one query of a table, as a service makes them for every request.
 
-        features: consecutive in memory, a row for each of the ids, a column for each of the names: not looked at again,
-        but for their size.
+        Args:
+            features: consecutive in memory, a row for each of the ids, a column for each of the names: not looked at
+                again, but for their size.
         """
         starts = np.array([0, len(features)])
         if not is_moderate(features):
@@ -188,8 +191,9 @@ class Candidates:
     ) -> None:
         """Refuse candidates whose columns are not those of a model, too large to compute with, or missing.
 
-        count, names: how many columns the model has, and their names where they are known.
-        missing: "allowed" where the model takes NaN.
+        Args:
+            count, names: how many columns the model has, and their names where they are known.
+            missing: "allowed" where the model takes NaN.
         """
         self.require_moderate(missing=missing)
         found, own = self.features.shape[1], self.feature_names

@@ -68,14 +68,17 @@ def read_collection(
 
     Documents may have any fields; `fields.toml` says what each is taken for, or else what is found in them.
 
-    folder: one with `corpus.jsonl` in it, one document a line, or `corpus.csv`, `.tsv` or `.parquet`; or such a file.
-    queries: the file of queries, where it is elsewhere.
-    judgements: the file of judgements, where it is elsewhere.
+    Args:
+        folder: one with `corpus.jsonl` in it, one document a line, or `corpus.csv`, `.tsv` or `.parquet`; or such a
+            file.
+        queries: the file of queries, where it is elsewhere.
+        judgements: the file of judgements, where it is elsewhere.
 
-    Returns: a Collection, its documents read when they are asked for.
+    Returns:
+        A Collection, its documents read when they are asked for.
 
-    Refused: with DataError, a folder without `corpus.jsonl`, a line that cannot be read, and a judged query without
-    text.
+    Raises:
+        DataError: A folder without `corpus.jsonl`, a line that cannot be read, and a judged query without text.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -114,15 +117,18 @@ def collection_of(
 ) -> Collection:
     """A collection from data frames, lists of dictionaries or mappings: no files, and no classes of this package.
 
-    documents: a frame (pandas, polars, Arrow) or a list of dictionaries with a row for each document: an `id`, and any
-    fields: texts, lists of texts, numbers, dates, truth values.
-    queries: rows of the same kind with `id` and `text`, and as you like `class` and `group`; or texts by id.
-    judgments: grades by query and document, a table with such columns, or tuples of query, document and grade.
-    fields: what each field is taken for: the path of a `fields.toml`, or Fields; None is what is found in them.
+    Args:
+        documents: a frame (pandas, polars, Arrow) or a list of dictionaries with a row for each document: an `id`, and
+            any fields: texts, lists of texts, numbers, dates, truth values.
+        queries: rows of the same kind with `id` and `text`, and as you like `class` and `group`; or texts by id.
+        judgments: grades by query and document, a table with such columns, or tuples of query, document and grade.
+        fields: what each field is taken for: the path of a `fields.toml`, or Fields; None is what is found in them.
 
-    Returns: a Collection, which `read_judged` and `build_index` take.
+    Returns:
+        A Collection, which `read_judged` and `build_index` take.
 
-    Refused: with DataError, a row without an id, a number that is not finite, and values that do not fit their field.
+    Raises:
+        DataError: A row without an id, a number that is not finite, and values that do not fit their field.
 
     >>> from querywise import collection_of, read_judged
     >>> films = [

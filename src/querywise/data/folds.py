@@ -46,7 +46,8 @@ class Fold(NamedTuple):
 
     A tuple with names: `train, valid, test = fold`. `compare` takes plain tuples of the three parts too.
 
-    train, valid, test: judged sets; no query is in two of them.
+    Args:
+        train, valid, test: judged sets; no query is in two of them.
 
     >>> from querywise import Fold, make_judged, split
     >>> fold = Fold(*split(make_judged(10, 3, 2)))
@@ -147,11 +148,14 @@ def read_folds(folder: PathLike) -> Folds:
     the folder also holds `queries.jsonl` or `features.txt` (a name per line), they are read too, and beside a part all
     that was judged of its queries: `S1.qrels`.
 
-    folder: the folder.
+    Args:
+        folder: the folder.
 
-    Returns: Folds; each has `train`, `valid` and `test`, and is read when asked for.
+    Returns:
+        Folds; each has `train`, `valid` and `test`, and is read when asked for.
 
-    Refused: with DataError, a folder without such files, a line that is no LETOR, and a query that is in two parts.
+    Raises:
+        DataError: A folder without such files, a line that is no LETOR, and a query that is in two parts.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -184,13 +188,16 @@ def read_folds(folder: PathLike) -> Folds:
 def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
     """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does.
 
-    data: a judged set of three queries or more. Where its queries have groups, a group is in one part.
-    folds: how many, from 3 to the number of queries. Each tests on one part and validates on another.
-    seed: which query is in which part.
+    Args:
+        data: a judged set of three queries or more. Where its queries have groups, a group is in one part.
+        folds: how many, from 3 to the number of queries. Each tests on one part and validates on another.
+        seed: which query is in which part.
 
-    Returns: Folds; each has `train`, `valid` and `test`. No query is in two of them.
+    Returns:
+        Folds; each has `train`, `valid` and `test`. No query is in two of them.
 
-    Refused: with DataError, fewer than three folds, and more than there are queries or groups of them.
+    Raises:
+        DataError: Fewer than three folds, and more than there are queries or groups of them.
 
     >>> from querywise import make_folds, make_judged
     >>> folds = make_folds(make_judged(10, 5, 3))
@@ -260,15 +267,18 @@ def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int =
     Which part a query is in depends on the query ids, their groups and the seed alone, not on the order of the rows.
     Within a part the queries keep their order.
 
-    data: the judged set.
-    parts: the share of the queries that each part gets; they add up to 1. A part has at least one query. Where queries
-    have groups, a group is in one part, and shares are kept as nearly as that allows.
-    seed: which query is in which part.
+    Args:
+        data: the judged set.
+        parts: the share of the queries that each part gets; they add up to 1. A part has at least one query. Where
+            queries have groups, a group is in one part, and shares are kept as nearly as that allows.
+        seed: which query is in which part.
 
-    Returns: as many judged sets as there are shares.
+    Returns:
+        As many judged sets as there are shares.
 
-    Refused: with DataError, fewer than two shares, shares that do not add up to 1, and fewer queries, or groups of
-    them, than parts.
+    Raises:
+        DataError: Fewer than two shares, shares that do not add up to 1, and fewer queries, or groups of them, than
+            parts.
 
     >>> from querywise import make_judged, split
     >>> train, valid, test = split(make_judged(10, 3, 2))

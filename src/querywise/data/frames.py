@@ -51,28 +51,32 @@ def from_arrays(
 ) -> Judged:
     """A judged set from a feature matrix, labels and what rows belong to which query.
 
-    X: a matrix, dense or sparse, or a table of pandas, polars or Arrow, whose columns give the features their names.
-    y: one label per row, whole numbers from 0 (not relevant) up, or as `gains` says. Without it every document is
-    unjudged; hand `.candidates` of the result to `predict`.
-    qid: one query id per row, also as an array or table of one column. Rows may be in any order.
-    group: instead, how many consecutive rows each query has, as LightGBM wants it, or the file that has these sizes,
-    one a line. The queries' ids are then "1", "2", and so on.
-    document_ids: one text per row.
-    feature_names: one text per column, instead of those of a table.
-    gains: False, labels are grades, whole numbers from 0 up. True, they are real values from 0 up, such as click rates,
-    and each is worth itself. A table says what each whole label is worth, as LightGBM's `label_gain`.
-    weight: how much each document counts in training, one number per row, above 0.
-    query_weights: how much each query counts in training, in the order in which queries first appear, or by id; above
-    0.
-    query_groups: queries that folds and splits keep together, such as the wordings of one need: a text or whole number
-    for every row, the same in all rows of a query, or for every query in the order in which they first appear, or by
-    id. None: a query on its own.
-    missing: "refused", or "allowed": X may hold NaN, which rankers with a policy for missing values take.
+    Args:
+        X: a matrix, dense or sparse, or a table of pandas, polars or Arrow, whose columns give the features their
+            names.
+        y: one label per row, whole numbers from 0 (not relevant) up, or as `gains` says. Without it every document is
+            unjudged; hand `.candidates` of the result to `predict`.
+        qid: one query id per row, also as an array or table of one column. Rows may be in any order.
+        group: instead, how many consecutive rows each query has, as LightGBM wants it, or the file that has these
+            sizes, one a line. The queries' ids are then "1", "2", and so on.
+        document_ids: one text per row.
+        feature_names: one text per column, instead of those of a table.
+        gains: False, labels are grades, whole numbers from 0 up. True, they are real values from 0 up, such as click
+            rates, and each is worth itself. A table says what each whole label is worth, as LightGBM's `label_gain`.
+        weight: how much each document counts in training, one number per row, above 0.
+        query_weights: how much each query counts in training, in the order in which queries first appear, or by id;
+            above 0.
+        query_groups: queries that folds and splits keep together, such as the wordings of one need: a text or whole
+            number for every row, the same in all rows of a query, or for every query in the order in which they first
+            appear, or by id. None: a query on its own.
+        missing: "refused", or "allowed": X may hold NaN, which rankers with a policy for missing values take.
 
-    Returns: a Judged set, its rows grouped by query; `candidates.in_source_order(scores)` has scores in the order of X.
+    Returns:
+        A Judged set, its rows grouped by query; `candidates.in_source_order(scores)` has scores in the order of X.
 
-    Refused: with DataError, lengths that do not fit, no rows, labels below 0, neither `qid` nor `group`, a document
-    that comes twice in a query, as in a click log, and NaN unless allowed.
+    Raises:
+        DataError: Lengths that do not fit, no rows, labels below 0, neither `qid` nor `group`, a document that comes
+            twice in a query, as in a click log, and NaN unless allowed.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 0], qid=["b", "a", "b"])
@@ -110,24 +114,27 @@ def from_frame(
 ) -> Judged:
     """A judged set from a pandas, polars or Arrow table.
 
-    frame: the table, one row per (query, document) pair, in any order.
-    label: the column of labels, whole numbers from 0 (not relevant) up. A missing label means that nobody judged the
-    document; None means that nobody judged any.
-    qid: the column of query ids.
-    document: the column of document ids, or None.
-    features: the feature columns, by default every numeric column that is neither label, query id, document id, weight
-    nor group.
-    gains: False, labels are grades. True, they are real values from 0 up. Or what each whole label is worth; see
-    `from_arrays`.
-    weight: the column that says how much each document counts in training, or None.
-    query_group: the column of groups of queries, which folds and splits keep together, or None; the same in all rows of
-    a query.
-    missing: "refused", or "allowed": features may be null or NaN, which rankers with a policy for them take.
+    Args:
+        frame: the table, one row per (query, document) pair, in any order.
+        label: the column of labels, whole numbers from 0 (not relevant) up. A missing label means that nobody judged
+            the document; None means that nobody judged any.
+        qid: the column of query ids.
+        document: the column of document ids, or None.
+        features: the feature columns, by default every numeric column that is neither label, query id, document id,
+            weight nor group.
+        gains: False, labels are grades. True, they are real values from 0 up. Or what each whole label is worth; see
+            `from_arrays`.
+        weight: the column that says how much each document counts in training, or None.
+        query_group: the column of groups of queries, which folds and splits keep together, or None; the same in all
+            rows of a query.
+        missing: "refused", or "allowed": features may be null or NaN, which rankers with a policy for them take.
 
-    Returns: a Judged set, its rows grouped by query.
+    Returns:
+        A Judged set, its rows grouped by query.
 
-    Refused: with DataError, a column that is not there or holds no numbers, no rows, a document that comes twice in a
-    query, as in a click log, and missing features unless allowed.
+    Raises:
+        DataError: A column that is not there or holds no numbers, no rows, a document that comes twice in a query, as
+            in a click log, and missing features unless allowed.
 
     >>> import pandas as pd
     >>> from querywise import from_frame

@@ -112,22 +112,21 @@ class Judged:
 
     Learners see candidates only; what chooses or evaluates counts what is missed too.
 
-    candidates: the documents.
-    labels: one whole number per row.
-    judged: marks the documents that have a judgement; the others have label 0. None: all of them.
-    missed: the judgements that no label holds: of documents that are not candidates, and grades below 0, whose label is
-    0.
-    None: it is not known of any.
-    gains: what each label is worth, from label 0 up, where labels stand for real values; None: labels are grades.
-    query_weights, document_weights: how much each query and each row counts in training, relative to the others, above
-    0;
-    None: the same.
-    runs: the whole lists of the systems that found the candidates, where known. A ranking by one of these systems alone
-    is measured on its list; candidates that other systems found are not in it.
-    losses: what was read and left out, or shortened, where that is known.
+    Args:
+        candidates: the documents.
+        labels: one whole number per row.
+        judged: marks the documents that have a judgement; the others have label 0. None: all of them.
+        missed: the judgements that no label holds: of documents that are not candidates, and grades below 0, whose
+            label is 0. None: it is not known of any.
+        gains: what each label is worth, from label 0 up, where labels stand for real values; None: labels are grades.
+        query_weights, document_weights: how much each query and each row counts in training, relative to the others,
+            above 0; None: the same.
+        runs: the whole lists of the systems that found the candidates, where known. A ranking by one of these systems
+            alone is measured on its list; candidates that other systems found are not in it.
+        losses: what was read and left out, or shortened, where that is known.
 
-    Refused: with DataError, lengths that do not fit, labels below 0 or not whole, and an unjudged document with a
-    label.
+    Raises:
+        DataError: Lengths that do not fit, labels below 0 or not whole, and an unjudged document with a label.
 
     >>> import numpy as np
     >>> from querywise import Candidates, Judged
@@ -262,7 +261,8 @@ class Judged:
     def with_groups(self, groups: Groups | None) -> Judged:
         """The same with these groups, which folds and splits keep together; None is none.
 
-        groups: one per query, in their order or by id, as texts or whole numbers; None for a query on its own.
+        Args:
+            groups: one per query, in their order or by id, as texts or whole numbers; None for a query on its own.
 
         >>> from querywise import make_folds, make_judged
         >>> data = make_judged(6, 5, 3).with_groups(["a", "a", "b", "b", None, None])
@@ -281,8 +281,9 @@ class Judged:
     ) -> Judged:
         """The same with these weights; None is none.
 
-        queries: one number per query, in their order or by id, above 0.
-        documents: one number per row, above 0.
+        Args:
+            queries: one number per query, in their order or by id, above 0.
+            documents: one number per row, above 0.
         """
         by_query = None if queries is None else checked_weights(queries, self.query_ids, "query")
         by_row = None if documents is None else checked_weights(documents, len(self.labels), "document")
@@ -291,7 +292,9 @@ class Judged:
     def with_judgements(self, table: Grades | Columns) -> Judged:
         """The same judged set, which knows all that was judged: also documents and queries without candidates.
 
-        table: a pandas, polars or Arrow table with the columns query, document and grade, or query → document → grade.
+        Args:
+            table: a pandas, polars or Arrow table with the columns query, document and grade, or query → document →
+                grade.
 
         >>> from querywise import from_arrays
         >>> data = from_arrays([[1.0]], [1], qid=["a"], document_ids=["D1"])

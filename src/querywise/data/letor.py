@@ -78,13 +78,16 @@ class _Parsed:
 def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = None) -> Judged:
     r"""Read one or several LETOR files (plain, .gz or .xz) as one judged set.
 
-    paths: a path or several; a line is `2 qid:10 1:0.5 7:1.25 #docid = D3`.
-    features: the number of columns where a sparse file may leave out the last ones, from 1 up; otherwise it is the
-    largest column number found.
+    Args:
+        paths: a path or several; a line is `2 qid:10 1:0.5 7:1.25 #docid = D3`.
+        features: the number of columns where a sparse file may leave out the last ones, from 1 up; otherwise it is the
+            largest column number found.
 
-    Returns: a Judged set, its rows in the order of the files.
+    Returns:
+        A Judged set, its rows in the order of the files.
 
-    Refused: with DataError, that names the file and the line: one that is no LETOR, and rows of a query that are apart.
+    Raises:
+        DataError: That names the file and the line: one that is no LETOR, and rows of a query that are apart.
 
     >>> import tempfile
     >>> from pathlib import Path

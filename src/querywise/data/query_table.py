@@ -31,15 +31,17 @@ SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single prec
 class QueryTable:
     """Query-level data: text, class, columns of the user's own, a vector from an embedding model, and a group.
 
-    ids: the id of every query, no two the same.
-    texts, classes: one per query, None where it is not known; or None altogether.
-    columns: queries × columns, finite numbers of the user's own.
-    column_names: one per column.
-    vectors: queries × dimensions. A vector of zeros, or of no numbers at all, stands for one that is not known.
-    groups: one per query, or None altogether. Queries of one group, such as the wordings of one need, are never
-    separated by folds and splits; a query whose group is None is a group of its own.
+    Args:
+        ids: the id of every query, no two the same.
+        texts, classes: one per query, None where it is not known; or None altogether.
+        columns: queries × columns, finite numbers of the user's own.
+        column_names: one per column.
+        vectors: queries × dimensions. A vector of zeros, or of no numbers at all, stands for one that is not known.
+        groups: one per query, or None altogether. Queries of one group, such as the wordings of one need, are never
+            separated by folds and splits; a query whose group is None is a group of its own.
 
-    Refused: with DataError, lengths that do not fit, an id that comes twice, and numbers that are not finite.
+    Raises:
+        DataError: Lengths that do not fit, an id that comes twice, and numbers that are not finite.
 
     >>> from querywise import QueryTable
     >>> QueryTable(("q1", "q2"), texts=("jaguar speed", "python list"), classes=("animal", "code"))

@@ -17,15 +17,17 @@ def make_judged(
     but is not one of them. All kinds share half of their relevance function; the other half is their own. Labels are
     the top documents by it plus noise: a tenth gets the best grade, the next tenth the one below, and so on to 0.
 
-    queries: how many; their ids are q1, q2, and so on.
-    documents: how many each query has.
-    features: how many each document has.
-    kinds: how many kinds of queries there are; a query's kind is its class.
-    noise: the standard deviation of what is added to a document's merit, whose own spread is about 1; from 0 up.
-    grades: how many different grades there are, from 0 up to this number less 1.
-    seed: the same seed gives the same numbers.
+    Args:
+        queries: how many; their ids are q1, q2, and so on.
+        documents: how many each query has.
+        features: how many each document has.
+        kinds: how many kinds of queries there are; a query's kind is its class.
+        noise: the standard deviation of what is added to a document's merit, whose own spread is about 1; from 0 up.
+        grades: how many different grades there are, from 0 up to this number less 1.
+        seed: the same seed gives the same numbers.
 
-    Returns: a Judged set.
+    Returns:
+        A Judged set.
 
     >>> from querywise import make_judged
     >>> make_judged(queries=30, documents=10, features=4, kinds=2)

@@ -357,25 +357,30 @@ def compare(
 ) -> Compared:
     """Fit every system on every fold and score the fold's test queries; the first is the baseline, or the one named.
 
-    systems: in a list, or by name. Each is a ranker (one that is not fitted yet is fitted on `train`, with `valid` to
-    decide when it stops; a fitted one is used as it is, and the table says so), a model of LightGBM, XGBoost, CatBoost
-    or scikit-learn (the same), a function of features (its parameters `group` and `qid` get the sizes of the groups and
-    the query of each row), or a function of a training and a validation part that gives a fitted ranker.
-    folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train, valid
-    and test. Where all systems are fitted, `test` is enough.
-    train: the training part, instead of folds; also as the second argument.
-    valid, test: the validation and the test part beside it.
-    measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.
-    flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
-    baseline: what the others are compared with, by name or as the system itself; None is the first.
-    observe: called with the fold, the name and every fitted ranker, in this process.
-    kept: where finished parts are stored, and read from if they are there already.
-    explain: why answers to test queries are as they are, for a report; `explanations.importance.reasons` finds it out.
+    Args:
+        systems: in a list, or by name. Each is a ranker (one that is not fitted yet is fitted on `train`, with `valid`
+            to decide when it stops; a fitted one is used as it is, and the table says so), a model of LightGBM,
+            XGBoost, CatBoost or scikit-learn (the same), a function of features (its parameters `group` and `qid` get
+            the sizes of the groups and the query of each row), or a function of a training and a validation part that
+            gives a fitted ranker.
+        folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train,
+            valid and test. Where all systems are fitted, `test` is enough.
+        train: the training part, instead of folds; also as the second argument.
+        valid, test: the validation and the test part beside it.
+        measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.
+        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+        baseline: what the others are compared with, by name or as the system itself; None is the first.
+        observe: called with the fold, the name and every fitted ranker, in this process.
+        kept: where finished parts are stored, and read from if they are there already.
+        explain: why answers to test queries are as they are, for a report; `explanations.importance.reasons` finds it
+            out.
 
-    Returns: Compared, which prints means, differences from the baseline and p of paired tests, corrected by Holm;
-    `.to_frame()` has them as a table, `.evaluations` the values by query.
+    Returns:
+        Compared, which prints means, differences from the baseline and p of paired tests, corrected by Holm;
+        `.to_frame()` has them as a table, `.evaluations` the values by query.
 
-    Refused: with DataError, no system or no fold, what gives no scores, and a baseline that is not among them.
+    Raises:
+        DataError: No system or no fold, what gives no scores, and a baseline that is not among them.
 
     >>> from querywise import RankSVM, compare, make_judged, split
     >>> train, valid, test = split(make_judged(30, 10, 4))

@@ -115,21 +115,24 @@ def evaluate(
 ) -> Evaluation:
     """Rank every query's documents by `scores` and measure the order, counting what the flavour counts.
 
-    scores: a number per document, the higher the better; or what gives them: a fitted ranker, a model of LightGBM,
-    XGBoost, CatBoost or scikit-learn, or a function of features. Beside the features, a function's parameter `group`
-    gets the number of documents of each query, and `qid` the query of each row.
-    data: the judged set.
-    measures: names such as `map`, `ndcg@10` or `p@5`, in a list or with commas between; docs/measures.md has the
-    formulas.
-    flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
-    max_grade: the grade that ERR calls perfect; None is the highest there is.
-    order: which order numbers are in, where the rows of a query were apart and have been brought together: "rows", that
-    of the input, as `predict(table)` gives them; "grouped", that of `data.candidates`, as `predict(data)` gives them.
-    Without it they are refused there.
+    Args:
+        scores: a number per document, the higher the better; or what gives them: a fitted ranker, a model of LightGBM,
+            XGBoost, CatBoost or scikit-learn, or a function of features. Beside the features, a function's parameter
+            `group` gets the number of documents of each query, and `qid` the query of each row.
+        data: the judged set.
+        measures: names such as `map`, `ndcg@10` or `p@5`, in a list or with commas between; docs/measures.md has the
+            formulas.
+        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+        max_grade: the grade that ERR calls perfect; None is the highest there is.
+        order: which order numbers are in, where the rows of a query were apart and have been brought together: "rows",
+            that of the input, as `predict(table)` gives them; "grouped", that of `data.candidates`, as `predict(data)`
+            gives them. Without it they are refused there.
 
-    Returns: an Evaluation, a table of queries × measures; `.mean()` averages over all queries, all the same.
+    Returns:
+        An Evaluation, a table of queries × measures; `.mean()` averages over all queries, all the same.
 
-    Refused: with DataError, scores that are not one finite number per document, and unknown measures and flavours.
+    Raises:
+        DataError: Scores that are not one finite number per document, and unknown measures and flavours.
 
     >>> from querywise import evaluate, from_arrays
     >>> data = from_arrays([[1.0], [2.0]], [1, 0], qid=["a", "a"])

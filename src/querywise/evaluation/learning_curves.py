@@ -351,21 +351,24 @@ def learning_curves(
     queries, whole ones are drawn, as many as fit. What a function chooses on validation data, it chooses anew at every
     size. All are measured on the whole test part.
 
-    systems: in a list, or by name, as `compare` takes them. One that was fitted before is the same at every size.
-    folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train, valid
-    and test; 60 training queries or more in each.
-    train: the training part, instead of folds; also as the second argument.
-    valid, test: the validation and the test part beside it.
-    measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.
-    flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
-    baseline: what the others are compared with at every size, by name or as the system itself; None is the first.
-    kept: where finished parts are stored, and read from if they are there already.
+    Args:
+        systems: in a list, or by name, as `compare` takes them. One that was fitted before is the same at every size.
+        folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train,
+            valid and test; 60 training queries or more in each.
+        train: the training part, instead of folds; also as the second argument.
+        valid, test: the validation and the test part beside it.
+        measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.
+        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+        baseline: what the others are compared with at every size, by name or as the system itself; None is the first.
+        kept: where finished parts are stored, and read from if they are there already.
 
-    Returns: LearningCurves, which prints a table by size and method, with p of paired tests against the baseline,
-    corrected by Holm for the whole table; `.said("map")` has in words what it says, `.to_frame()` and `.as_json()` all
-    numbers, `.plot()` draws them.
+    Returns:
+        LearningCurves, which prints a table by size and method, with p of paired tests against the baseline, corrected
+        by Holm for the whole table; `.said("map")` has in words what it says, `.to_frame()` and `.as_json()` all
+        numbers, `.plot()` draws them.
 
-    Refused: with DataError, fewer than 60 training queries, nothing to train, and what `compare` refuses.
+    Raises:
+        DataError: Fewer than 60 training queries, nothing to train, and what `compare` refuses.
 
     >>> from querywise import RankSVM, learning_curves, make_judged, split
     >>> train, valid, test = split(make_judged(120, 10, 4))

@@ -199,17 +199,19 @@ def tune(
 ) -> Tuned[AnyRanker]:
     """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals.
 
-    build: a class or function that gives a ranker for parameters by name.
-    grid: the values to try of each parameter, by name; every combination is fitted.
-    train: what each is fitted on.
-    valid: what each is measured on, and stops early on where it does.
-    measure: the measure that decides, the mean over the queries of `valid`.
-    flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+    Args:
+        build: a class or function that gives a ranker for parameters by name.
+        grid: the values to try of each parameter, by name; every combination is fitted.
+        train: what each is fitted on.
+        valid: what each is measured on, and stops early on where it does.
+        measure: the measure that decides, the mean over the queries of `valid`.
+        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
 
-    Returns: Tuned: `.ranker` is the best one, fitted, `.parameters` its parameters, `.tried` every setting with its
-    value.
+    Returns:
+        Tuned: `.ranker` is the best one, fitted, `.parameters` its parameters, `.tried` every setting with its value.
 
-    Refused: with DataError, unknown measures and flavours, labels of other kinds in `valid`, and what a ranker refuses.
+    Raises:
+        DataError: Unknown measures and flavours, labels of other kinds in `valid`, and what a ranker refuses.
 
     >>> from querywise import RankSVM, make_judged, split, tune
     >>> train, valid, test = split(make_judged(30, 10, 4))

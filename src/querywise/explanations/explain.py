@@ -279,15 +279,18 @@ def depends_on_query(ranker: Ranker) -> bool:
 def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanation:
     """Explain how a fitted ranker of local models scores one of these queries.
 
-    ranker: a fitted ranker that has a model per query, class or cluster, or a blend of rankers.
-    candidates: the documents of one or more queries.
-    query_id: the query.
+    Args:
+        ranker: a fitted ranker that has a model per query, class or cluster, or a blend of rankers.
+        candidates: the documents of one or more queries.
+        query_id: the query.
 
-    Returns: an Explanation: the training queries or the models behind the query's own, and by which features that
-    differs from the global model.
+    Returns:
+        An Explanation: the training queries or the models behind the query's own, and by which features that differs
+        from the global model.
 
-    Refused: with DataError, a ranker of one model for all queries, and a query that is not there; with NotFittedError,
-    a ranker that is not fitted.
+    Raises:
+        DataError: A ranker of one model for all queries, and a query that is not there; with NotFittedError, a ranker
+            that is not fitted.
 
     >>> from querywise import KnnOnline, RankSVM, explain, make_judged, split
     >>> train, valid, test = split(make_judged(40, 10, 4, kinds=2))
@@ -305,15 +308,18 @@ def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanatio
 def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below: str) -> Reason:
     """Why a fitted ranker has one document of a query above another, exactly: the parts add up to the difference.
 
-    ranker: a fitted ranker whose scores are sums: linear, trees, and local models or blends of them.
-    candidates: the documents of one or more queries.
-    query_id: the query.
-    above, below: the two documents by their ids, or by their rows within the query, counted from 1, where they have
-    none. Any order of the two is fine; where `above` is in fact below, the difference is negative.
+    Args:
+        ranker: a fitted ranker whose scores are sums: linear, trees, and local models or blends of them.
+        candidates: the documents of one or more queries.
+        query_id: the query.
+        above, below: the two documents by their ids, or by their rows within the query, counted from 1, where they have
+            none. Any order of the two is fine; where `above` is in fact below, the difference is negative.
 
-    Returns: a Reason: `.difference` of the scores, and `.terms`, what each feature adds to it, the largest first.
+    Returns:
+        A Reason: `.difference` of the scores, and `.terms`, what each feature adds to it, the largest first.
 
-    Refused: with DataError, a query or document that is not there, twice the same, and scores that are no sum.
+    Raises:
+        DataError: A query or document that is not there, twice the same, and scores that are no sum.
 
     >>> from querywise import RankSVM, make_judged, why
     >>> data = make_judged(20, 10, 3)

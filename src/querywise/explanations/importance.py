@@ -111,20 +111,24 @@ def feature_importance(
 ) -> FeatureImportance:
     """How much each feature counts in the order that a fitted ranker gives these queries' documents.
 
-    ranker: a fitted ranker; or another library's model or a function of features, as `evaluate` takes them, which have
-    importance by permutation alone.
-    data: the queries and their documents; permutation needs labels.
-    how: `contributions`, the mean over queries of the spread of what the feature adds to the scores, exact for linear
-    models and local ones of them; `gain`, what the splits of LightGBM's trees gained in training; `permutation`, by how
-    much the measure falls once the feature's values are exchanged between documents of the same query. By default
-    contributions where all models are linear, else permutation. Trees have contributions too, as Shapley values.
-    measure, flavour: of permutation: what falls, and by whose conventions.
-    repeats: of permutation: how often values are exchanged, from 1 up.
-    seed: of permutation: how they are exchanged.
+    Args:
+        ranker: a fitted ranker; or another library's model or a function of features, as `evaluate` takes them, which
+            have importance by permutation alone.
+        data: the queries and their documents; permutation needs labels.
+        how: `contributions`, the mean over queries of the spread of what the feature adds to the scores, exact for
+            linear models and local ones of them; `gain`, what the splits of LightGBM's trees gained in training;
+            `permutation`, by how much the measure falls once the feature's values are exchanged between documents of
+            the same query. By default contributions where all models are linear, else permutation. Trees have
+            contributions too, as Shapley values.
+        measure, flavour: of permutation: what falls, and by whose conventions.
+        repeats: of permutation: how often values are exchanged, from 1 up.
+        seed: of permutation: how they are exchanged.
 
-    Returns: a FeatureImportance: `.features` and `.values`, the most important first, `.errors` and `.unit` in words.
+    Returns:
+        A FeatureImportance: `.features` and `.values`, the most important first, `.errors` and `.unit` in words.
 
-    Refused: with DataError, a way that the ranker does not have, permutation without labels, and no document at all.
+    Raises:
+        DataError: A way that the ranker does not have, permutation without labels, and no document at all.
 
     >>> from querywise import RankSVM, feature_importance, make_judged
     >>> data = make_judged(30, 10, 4)

@@ -70,7 +70,8 @@ class QueryFacts(TypedDict, total=False):
 class Router:
     """The client's side of an export: the model that answers a query, or its weights of runs and the request with them.
 
-    folder: an export of a ranker with several models, or of weights of runs.
+    Args:
+        folder: an export of a ranker with several models, or of weights of runs.
 
     `model`, `weights` and `request` take what is known of a query:
 
@@ -78,8 +79,9 @@ class Router:
     facts: by keyword, `query_class`, `vector`, `columns`, `documents` and `runs` (see QueryFacts); each, as the text,
     may be left out where routing does not depend on it.
 
-    Refused: with DataError, an export of one model, a folder that is no export, a query without what routing needs, and
-    what the export does not have: models, or a request.
+    Raises:
+        DataError: An export of one model, a folder that is no export, a query without what routing needs, and what the
+            export does not have: models, or a request.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -209,9 +211,11 @@ class Router:
 class HybridRouter(Router):
     """An older name of Router, for exports of weights of runs.
 
-    folder: an export of weights of runs, as `querywise export` and `export_model` write it.
+    Args:
+        folder: an export of weights of runs, as `querywise export` and `export_model` write it.
 
-    Refused: with DataError, what Router refuses.
+    Raises:
+        DataError: What Router refuses.
 
     >>> import tempfile
     >>> from pathlib import Path

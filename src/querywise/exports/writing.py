@@ -63,24 +63,27 @@ def export_model(
 ) -> Written:
     """Write a fitted ranker to a folder as an engine reads it.
 
-    ranker: a fitted ranker whose models are weighted sums or trees: one for all queries, or picked by query; or one
-    that weighs first-stage runs, which is written as a request with the weights in it.
-    engine: opensearch or elasticsearch, for their Learning to Rank plugins; elasticsearch-native, for Elasticsearch's
-    own learning_to_rank; solr or vespa. For weights of runs: opensearch-hybrid, elasticsearch-retriever, vespa or
-    postgres; these need no data, features, rows and as_is.
-    folder: where to; new, empty, or an earlier export for the same engine.
-    name: what the feature set and the models are called.
-    data: documents to check the engine's scores with; None generates some.
-    features: how the engine computes each feature, in the engine's own format; None writes a template to fill in.
-    rows: the number of documents in the check, from 1 up.
-    as_is: export even where the data looks as if its features were normalised within queries, which engines do not do.
-    force: write over an earlier export even where files in it were changed or added since.
+    Args:
+        ranker: a fitted ranker whose models are weighted sums or trees: one for all queries, or picked by query; or one
+            that weighs first-stage runs, which is written as a request with the weights in it.
+        engine: opensearch or elasticsearch, for their Learning to Rank plugins; elasticsearch-native, for
+            Elasticsearch's own learning_to_rank; solr or vespa. For weights of runs: opensearch-hybrid,
+            elasticsearch-retriever, vespa or postgres; these need no data, features, rows and as_is.
+        folder: where to; new, empty, or an earlier export for the same engine.
+        name: what the feature set and the models are called.
+        data: documents to check the engine's scores with; None generates some.
+        features: how the engine computes each feature, in the engine's own format; None writes a template to fill in.
+        rows: the number of documents in the check, from 1 up.
+        as_is: export even where the data looks as if its features were normalised within queries, which engines do not
+            do.
+        force: write over an earlier export even where files in it were changed or added since.
 
-    Returns: Written: the names of the models, what decides between them, and whether features are left to fill in; or
-    the weights of runs.
+    Returns:
+        Written: the names of the models, what decides between them, and whether features are left to fill in; or the
+        weights of runs.
 
-    Refused: with DataError, an unknown engine, a ranker or a size that the engine does not run, and a folder of other
-    files.
+    Raises:
+        DataError: An unknown engine, a ranker or a size that the engine does not run, and a folder of other files.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -59,12 +59,13 @@ _ROUNDING = 1e-12  # of the terms a slope is made of: one below it is none
 class KernelRidge(Estimator):
     """A smooth function of standardised features.
 
-    l2: λ, the penalty on the function's norm; the larger, the smoother.
-    kernel: gaussian is 1 + exp(−‖x − z‖² / (2 d width²)), d the number of features; linear is 1 + x·z. The 1 is for the
-    intercept, which is penalised too.
-    width: of the gaussian kernel; the wider, the smoother.
-    exact: up to so many rows every training row takes part; beyond, `landmarks` of them.
-    seed: draws the landmarks, once.
+    Args:
+        l2: λ, the penalty on the function's norm; the larger, the smoother.
+        kernel: gaussian is 1 + exp(−‖x − z‖² / (2 d width²)), d the number of features; linear is 1 + x·z. The 1 is for
+            the intercept, which is penalised too.
+        width: of the gaussian kernel; the wider, the smoother.
+        exact: up to so many rows every training row takes part; beyond, `landmarks` of them.
+        seed: draws the landmarks, once.
 
     Fitting again on the very same features reuses what does not depend on targets and weights, landmarks among it.
     """

@@ -56,9 +56,11 @@ class Everyone(Estimator):
 class Nearest(Estimator):
     """The k nearest training queries, equally weighted; those tied at the k-th place share it.
 
-    k: their number, or, between 0 and 1, their share.
-    metric: how distance is measured.
-    search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are scikit-learn's.
+    Args:
+        k: their number, or, between 0 and 1, their share.
+        metric: how distance is measured.
+        search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are
+            scikit-learn's.
     """
 
     k: float = 50

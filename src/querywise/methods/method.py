@@ -16,6 +16,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -205,21 +206,18 @@ def _kinds(hint: Any) -> tuple[type, ...]:
 
 @cache
 def _explained(made: Any) -> dict[str, str]:
-    """What docstrings say of parameters, in lines that begin with `name: ` or `name, other: ` and go on to a blank one.
-
-    A class's own words replace those of the classes it extends.
-    """
+    """Return the explanation of each parameter from the `Args:` of a function, or of a class and those it extends."""
     found: dict[str, str] = {}
     for each in reversed(made.__mro__) if isinstance(made, type) else (made,):
+        _, _, section = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")
         names: list[str] = []
-        for line in inspect.cleandoc(each.__doc__ or "").split("\n"):
-            start, colon, rest = line.partition(": ")
-            if colon and all(word.isidentifier() for word in start.split(", ")):
+        for line in itertools.takewhile(lambda line: line.startswith("    "), section.split("\n")):
+            if line.startswith(" " * 8):
+                found |= {name: f"{found[name]} {line.strip()}" for name in names}
+            else:
+                start, _, rest = line.strip().partition(": ")
                 names = start.split(", ")
                 found |= dict.fromkeys(names, rest)
-            else:
-                names = names if line else []
-                found |= {name: f"{found[name]} {line}" for name in names}
     return {name: _CITED.sub("", text) for name, text in found.items()}
 
 

@@ -36,8 +36,9 @@ def view_named(
 ) -> QueryView | None:
     """A view by name, its reference and number of documents those of `top_mean`.
 
-    view: how similarity of queries is measured: top-mean, text, columns, two-models, divergence, vector or signals,
-    several joined by +, and learned or gradient of one, as in gradient:text. None is the method's own.
+    Args:
+        view: how similarity of queries is measured: top-mean, text, columns, two-models, divergence, vector or signals,
+            several joined by +, and learned or gradient of one, as in gradient:text. None is the method's own.
     """
     if view is None:
         return None
@@ -77,7 +78,8 @@ def view_named(
 def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> Ranker:
     """A ranker on the features as they are, or normalised within their query.
 
-    normalise: query scales every feature within its query's candidates, 0 the smallest, 1 the largest.
+    Args:
+        normalise: query scales every feature within its query's candidates, 0 the smallest, 1 the largest.
     """
     from querywise.rankers.wrappers import QueryNormalised
 
@@ -87,8 +89,9 @@ def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> 
 def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> Ranker:
     """A ranker that refuses missing values, or fills them.
 
-    missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
-    mean is the mean of training, with a column that marks it.
+    Args:
+        missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN; mean
+            is the mean of training, with a column that marks it.
     """
     from querywise.rankers.wrappers import MissingValues
 
@@ -98,8 +101,9 @@ def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> R
 def with_missing_or_native(ranker: Ranker, missing: Literal["zero", "mean", "native"] = "zero") -> Ranker:
     """The same of trees, which can also handle missing values themselves.
 
-    missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
-    mean is the mean of training, with a column that marks it; native is the side that trees learn for it.
+    Args:
+        missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN; mean
+            is the mean of training, with a column that marks it; native is the side that trees learn for it.
     """
     if missing != "native":
         return with_missing(ranker, missing)
@@ -121,9 +125,10 @@ def local_learner(
 ) -> RankSVM | LambdaMART:
     """What local models are trained by.
 
-    base: what local models are made of; lambdamart has its own defaults and ignores the settings of ranksvm.
-    prior_l2: how strongly a local ranking SVM is shrunk towards the global one, 0 not at all. Above 0, local trees
-    start from the global model's scores.
+    Args:
+        base: what local models are made of; lambdamart has its own defaults and ignores the settings of ranksvm.
+        prior_l2: how strongly a local ranking SVM is shrunk towards the global one, 0 not at all. Above 0, local trees
+            start from the global model's scores.
     """
     from querywise.learners.trees.boosting import LambdaMART
 
@@ -137,8 +142,9 @@ def neighborhood(
 ) -> Nearest | Radius:
     """The neighborhood, by number or by radius.
 
-    radius: all training queries within this distance count instead of the k nearest; where there are none, the global
-    model is used.
+    Args:
+        radius: all training queries within this distance count instead of the k nearest; where there are none, the
+            global model is used.
     """
     from querywise.locality.neighborhoods import Radius
 
@@ -152,7 +158,8 @@ def regressor(
 ) -> TreeRegression | KernelRidge:
     """A regression by name.
 
-    base: what the regression is made of; each uses its own settings alone.
+    Args:
+        base: what the regression is made of; each uses its own settings alone.
     """
     return forest() if base == "trees" else smooth(seed=forest().seed)
 
@@ -160,8 +167,9 @@ def regressor(
 def signal_view(signals: Literal["off", "on", "chosen"] = "off") -> SignalView | None:
     """The view that trees see beside each document's features, if they see one.
 
-    signals: whether trees get what runs and text tell of a query before it is ranked, as in the view signals: off, on,
-    or chosen on validation data.
+    Args:
+        signals: whether trees get what runs and text tell of a query before it is ranked, as in the view signals: off,
+            on, or chosen on validation data.
     """
     if signals == "off":
         return None

@@ -75,7 +75,8 @@ def _method(
 def bm25(ranker: Made, reference: int | str | None = None) -> Ranker:
     """No learning: one feature as the score, BM25 or the one named by reference.
 
-    reference: its name, or its number from 0; none is BM25 as this library computes it.
+    Args:
+        reference: its name, or its number from 0; none is BM25 as this library computes it.
     """
     from querywise.retrieval.scores import BM25
 
@@ -283,7 +284,8 @@ def blend(
 ) -> Ranker:
     """A blend of trees that see their query's other candidates and of knn-online; the one to try first.
 
-    context: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
+    Args:
+        context: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
     """
     from querywise.learners.trees.context import QueryContext
 
@@ -345,12 +347,15 @@ def recommended(**settings: Value) -> Ranker:
     training queries most like it. No other knowledge is needed: `recommended().fit(train, valid=valid)`; the validation
     part decides how many trees there are.
 
-    settings: by name, those that `querywise methods blend` and docs/methods.md list, such as `bag=1` for one forest
-    instead of five, which takes a fifth of the time.
+    Args:
+        settings: by name, those that `querywise methods blend` and docs/methods.md list, such as `bag=1` for one forest
+            instead of five, which takes a fifth of the time.
 
-    Returns: a Blend, not fitted.
+    Returns:
+        A Blend, not fitted.
 
-    Refused: with DataError, a setting that is unknown or of another type.
+    Raises:
+        DataError: A setting that is unknown or of another type.
 
     >>> from querywise import make_judged, recommended, split
     >>> train, valid, test = split(make_judged(50, 20, 4))

@@ -54,31 +54,34 @@ _LEAST = 1e-6  # |α| below which a query's rows would only add noise to h
 class ATVT(OneModel):
     """Alternate between a regression h and every query's (α, β): one model for queries whose grades differ in scale.
 
-    regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features). One
-    that also has fit_watching, as TreeRegression does, sets tree_count_, which later calls of fit get as trees.
-    scale_penalty: λ_α, how strongly scales α are shrunk towards 1, from 0 up; infinite fixes them at 1.
-    shift_penalty: λ_β, how strongly shifts β are shrunk towards 0, from 0 up; infinite fixes them at 0. Both: plain
-    regression.
-    penalty: the norm that α and β are penalised by: squares (l2) or absolute values (l1).
-    variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β
-    without weights, and its α is on the inverse scale; updating, the paper's own algorithm, does the same with the
-    targets of the round before instead of y, so that the penalties act on each round's own step.
-    rounds: at most so many (α, β) steps, from 0 up, each followed by another h; it stops once α and β change by no more
-    than `tolerance` from one round to the next.
-    tolerance: the change below which it stops, from 0 up.
-    stop: how that change is measured: by the mean of the absolute changes of α or of β, the larger one, or by the sum
-    of the norms of both changes, the paper's rule.
-    nonnegative: scales α are kept from falling below 0; the paper's own algorithm does not.
-    transform: linear is α and β; monotone is any non-decreasing function of the targets, with shift_penalty on the
-    squares of how far it moves each distinct target. It needs variant running or updating, and penalty l2.
-    per: one transformation for each query, or for each class of query; queries without a class are one more class.
-    values: what each grade is worth, a number for every grade from 0 up; None is the grade itself.
+    Args:
+        regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features).
+            One that also has fit_watching, as TreeRegression does, sets tree_count_, which later calls of fit get as
+            trees.
+        scale_penalty: λ_α, how strongly scales α are shrunk towards 1, from 0 up; infinite fixes them at 1.
+        shift_penalty: λ_β, how strongly shifts β are shrunk towards 0, from 0 up; infinite fixes them at 0. Both: plain
+            regression.
+        penalty: the norm that α and β are penalised by: squares (l2) or absolute values (l1).
+        variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β
+            without weights, and its α is on the inverse scale; updating, the paper's own algorithm, does the same with
+            the targets of the round before instead of y, so that the penalties act on each round's own step.
+        rounds: at most so many (α, β) steps, from 0 up, each followed by another h; it stops once α and β change by no
+            more than `tolerance` from one round to the next.
+        tolerance: the change below which it stops, from 0 up.
+        stop: how that change is measured: by the mean of the absolute changes of α or of β, the larger one, or by the
+            sum of the norms of both changes, the paper's rule.
+        nonnegative: scales α are kept from falling below 0; the paper's own algorithm does not.
+        transform: linear is α and β; monotone is any non-decreasing function of the targets, with shift_penalty on the
+            squares of how far it moves each distinct target. It needs variant running or updating, and penalty l2.
+        per: one transformation for each query, or for each class of query; queries without a class are one more class.
+        values: what each grade is worth, a number for every grade from 0 up; None is the grade itself.
 
     `scale_` and `shift_` are the α and β of every training query; of all rounds together where the variant is updating,
     of the nearest line where the transformation is monotone. `trace_` is the objective after every half step, λ_h Ω(h)
     in it where the regressor knows its norm.
 
-    Refused: with DataError, a parameter out of its range, a grade without a value, and per="class" without classes.
+    Raises:
+        DataError: A parameter out of its range, a grade without a value, and per="class" without classes.
 
     >>> from querywise import ATVT, make_judged, split
     >>> from querywise.learners.trees.boosting import TreeRegression

@@ -53,18 +53,21 @@ _FEWEST = 20  # cross-validated queries; from fewer nothing is learned
 class Blend(AnyRanker):
     """The weighted sum of several rankers' scores.
 
-    rankers: one or more, in a list. Copies are fitted; one that is fitted already is fitted anew.
-    scores: how a ranker's scores are made comparable within a query. "standard" takes their mean away and divides by
-    their spread, "rank" puts the share of documents each one is above; a query that a ranker scores all alike is 0
-    there, or ½.
-    weights: "equal", or "learned" on validation queries by `measure`; without validation queries they are equal.
-    measure: the measure that learned weights maximise: map, ndcg or ndcg@k.
-    shrinkage: how far learned weights are shrunk towards equal ones, 0 not at all and 1 entirely. Rankers that stop
-    early on those queries look better there than they are, and a few queries decide by luck: shrinkage answers both.
+    Args:
+        rankers: one or more, in a list. Copies are fitted; one that is fitted already is fitted anew.
+        scores: how a ranker's scores are made comparable within a query. "standard" takes their mean away and divides
+            by their spread, "rank" puts the share of documents each one is above; a query that a ranker scores all
+            alike is 0 there, or ½.
+        weights: "equal", or "learned" on validation queries by `measure`; without validation queries they are equal.
+        measure: the measure that learned weights maximise: map, ndcg or ndcg@k.
+        shrinkage: how far learned weights are shrunk towards equal ones, 0 not at all and 1 entirely. Rankers that stop
+            early on those queries look better there than they are, and a few queries decide by luck: shrinkage answers
+            both.
 
     After fit, `rankers_` are the fitted rankers and `weights_` their weights, which sum to 1.
 
-    Refused: with DataError, no ranker at all, a shrinkage outside 0 to 1, another measure, and what a ranker refuses.
+    Raises:
+        DataError: No ranker at all, a shrinkage outside 0 to 1, another measure, and what a ranker refuses.
 
     >>> from querywise import Blend, KnnOnline, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))

@@ -183,15 +183,18 @@ class Naive(_Grouped):
     The relevant documents of all training queries are clustered by k-means; a training query belongs to every cluster
     that holds one of its relevant documents. A cluster with fewer than two queries to learn from has the global model.
 
-    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-    clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
-    top: how many of the single model's best documents give a query its position, from 1 up.
-    view: None is the paper's clustering; with one, such as TextView(), the training queries themselves are clustered in
-    it.
-    softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
-    seed: where the clustering starts; the same seed gives the same clusters.
+    Args:
+        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+        clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
+        top: how many of the single model's best documents give a query its position, from 1 up.
+        view: None is the paper's clustering; with one, such as TextView(), the training queries themselves are
+            clustered in it.
+        softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see
+            Clusters.
+        seed: where the clustering starts; the same seed gives the same clusters.
 
-    Refused: with DataError, a parameter out of its range, and training data without a relevant document.
+    Raises:
+        DataError: A parameter out of its range, and training data without a relevant document.
 
     >>> from querywise import Naive, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -264,18 +267,21 @@ class Transform(_Blended):
     A query's two coordinates are the mean scores of its best documents by the reference and by the single model. A
     model at distance d from it has a weight in proportion to 1 / (0.1 + d).
 
-    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-    clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
-    reference: the first of the two, a feature by name or number from 0 or a ranker, None the feature that ranks the
-    training queries best; the second is the single model.
-    top: how many best documents of each model, whose mean score is the coordinate; from 1 up.
-    view: another view instead of the plane, such as TextView().
-    floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the best.
-    softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
-    seed: where the clustering starts; the same seed gives the same clusters.
+    Args:
+        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+        clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
+        reference: the first of the two, a feature by name or number from 0 or a ranker, None the feature that ranks the
+            training queries best; the second is the single model.
+        top: how many best documents of each model, whose mean score is the coordinate; from 1 up.
+        view: another view instead of the plane, such as TextView().
+        floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the
+            best.
+        softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see
+            Clusters.
+        seed: where the clustering starts; the same seed gives the same clusters.
 
-    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
-    another.
+    Raises:
+        DataError: A parameter out of its range, and training data in which no document is preferred to another.
 
     >>> from querywise import RankSVM, Transform, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -319,22 +325,28 @@ class SelectRanker(_Blended):
     as much as here, by the Kullback-Leibler divergence (see Divergence). The weights of a query's models are brought to
     the sum 1.
 
-    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-    clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
-    k: how many training queries decide a model's weight: of those of its own cluster, the k whose divergence is nearest
-    to that of the query; the weight is the sum of their average precision under the model. A whole number from 1 up; a
-    smaller cluster counts with all it has, and for less. With a small k weights differ more from query to query; with
-    one as large as the largest cluster they are the same for all.
-    with_relevant: choose these k among the training queries that have a relevant document, as the paper's Algorithm 2
-    filters them. Clusters of relevant documents have no others; with a `view` there may be some, and they count 0.
-    reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries best.
-    view: None clusters the relevant documents; with a view, such as TextView(), the training queries are clustered in
-    it.
-    floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the best.
-    softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
-    seed: where the clustering starts; the same seed gives the same clusters.
+    Args:
+        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+        clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
+        k: how many training queries decide a model's weight: of those of its own cluster, the k whose divergence is
+            nearest to that of the query; the weight is the sum of their average precision under the model. A whole
+            number from 1 up; a smaller cluster counts with all it has, and for less. With a small k weights differ more
+            from query to query; with one as large as the largest cluster they are the same for all.
+        with_relevant: choose these k among the training queries that have a relevant document, as the paper's Algorithm
+            2 filters them. Clusters of relevant documents have no others; with a `view` there may be some, and they
+            count 0.
+        reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries
+            best.
+        view: None clusters the relevant documents; with a view, such as TextView(), the training queries are clustered
+            in it.
+        floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the
+            best.
+        softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see
+            Clusters.
+        seed: where the clustering starts; the same seed gives the same clusters.
 
-    Refused: with DataError, a parameter out of its range, and training data without a relevant document.
+    Raises:
+        DataError: A parameter out of its range, and training data without a relevant document.
 
     >>> from querywise import RankSVM, SelectRanker, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -422,14 +434,16 @@ class QueryClasses(AnyRanker):
     The classes come with the queries (`queries.jsonl`: `class`); training queries without one count only for the view
     and the global model. `f1_` is the classifier's macro F1 over five folds of the training queries.
 
-    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-    view: what a query is classified by, such as TextView(); None is TopMean, the mean features of the single model's 50
-    best documents.
-    known: use the class given with a query, and classify only queries without one; with the true classes of test
-    queries that is an oracle.
-    seed: the same seed gives the same classifier, and the same folds to measure it over.
+    Args:
+        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+        view: what a query is classified by, such as TextView(); None is TopMean, the mean features of the single
+            model's 50 best documents.
+        known: use the class given with a query, and classify only queries without one; with the true classes of test
+            queries that is an oracle.
+        seed: the same seed gives the same classifier, and the same folds to measure it over.
 
-    Refused: with DataError, training queries none of which has a class.
+    Raises:
+        DataError: Training queries none of which has a class.
 
     >>> from querywise import QueryClasses, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))

@@ -51,20 +51,21 @@ _MANY = 16  # queries for which dense products are faster than sparse ones
 class KnnOnline(AnyRanker):
     """A model of its own for every query, trained on its neighbours when it arrives.
 
-    learner: what each model is, not fitted. RankSVM's curvature is prepared once, so that a query costs one small
-    solve; any other learner is trained anew.
-    k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of them, a
-    float above 0 and up to 1.
-    view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
-    model's 50 best documents.
-    neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
-    With one, such as Radius(2.0), `k` is not looked at.
-    back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
-    never backs off, as in the paper.
+    Args:
+        learner: what each model is, not fitted. RankSVM's curvature is prepared once, so that a query costs one small
+            solve; any other learner is trained anew.
+        k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of
+            them, a float above 0 and up to 1.
+        view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
+            model's 50 best documents.
+        neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the
+            same. With one, such as Radius(2.0), `k` is not looked at.
+        back_off: a share of the training queries; a query farther from its nearest training query than that share of
+            them is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and
+            up to 1; None never backs off, as in the paper.
 
-    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
-    another.
+    Raises:
+        DataError: A parameter out of its range, and training data in which no document is preferred to another.
 
     >>> from querywise import KnnOnline, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -286,22 +287,23 @@ class KnnOffline2(AnyRanker):
 
     Of equally near ones the first by their coordinates scores it; training queries that coincide have the same model.
 
-    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-    k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of them, a
-    float above 0 and up to 1.
-    view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
-    model's 50 best documents.
-    neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
-    With one, such as Radius(2.0), `k` is not looked at.
-    back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
-    never backs off, as in the paper.
-    models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as `k`.
-    None keeps all.
-    seed: where that clustering starts.
+    Args:
+        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+        k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of
+            them, a float above 0 and up to 1.
+        view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
+            model's 50 best documents.
+        neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the
+            same. With one, such as Radius(2.0), `k` is not looked at.
+        back_off: a share of the training queries; a query farther from its nearest training query than that share of
+            them is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and
+            up to 1; None never backs off, as in the paper.
+        models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as
+            `k`. None keeps all.
+        seed: where that clustering starts.
 
-    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
-    another.
+    Raises:
+        DataError: A parameter out of its range, and training data in which no document is preferred to another.
 
     >>> from querywise import KnnOffline2, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -399,22 +401,23 @@ class KnnOffline1(KnnOffline2):
     That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
     equals, of equally near ones the first by their coordinates.
 
-    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-    k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of them, a
-    float above 0 and up to 1.
-    view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
-    model's 50 best documents.
-    neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
-    With one, such as Radius(2.0), `k` is not looked at.
-    back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
-    never backs off, as in the paper.
-    models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as `k`.
-    None keeps all.
-    seed: where that clustering starts.
+    Args:
+        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+        k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of
+            them, a float above 0 and up to 1.
+        view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
+            model's 50 best documents.
+        neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the
+            same. With one, such as Radius(2.0), `k` is not looked at.
+        back_off: a share of the training queries; a query farther from its nearest training query than that share of
+            them is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and
+            up to 1; None never backs off, as in the paper.
+        models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as
+            `k`. None keeps all.
+        seed: where that clustering starts.
 
-    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
-    another.
+    Raises:
+        DataError: A parameter out of its range, and training data in which no document is preferred to another.
 
     >>> from querywise import KnnOffline1, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))

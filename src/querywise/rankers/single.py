@@ -29,9 +29,11 @@ from querywise.runtime.stored import FITTED, Whole, contents, part
 class Single(AnyRanker):
     """The learner's one model, for every query: what query-dependent rankers are measured against.
 
-    learner: what is fitted, a copy of it: RankSVM(), LambdaMART() or any ranker.
+    Args:
+        learner: what is fitted, a copy of it: RankSVM(), LambdaMART() or any ranker.
 
-    Refused: with DataError, what the learner refuses.
+    Raises:
+        DataError: What the learner refuses.
 
     >>> from querywise import RankSVM, Single, make_judged, split
     >>> train, valid, test = split(make_judged(20, 10, 4))

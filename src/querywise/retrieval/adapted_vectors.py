@@ -86,19 +86,21 @@ class AdaptedVectors(Estimator):
     Where vectors of several embedders stand side by side, each has a share in the similarity, chosen before all else as
     the one that finds the best documents for the training queries; 0 is among the shares that are tried.
 
-    kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses one or their sum;
-    `off` moves none, and chooses nothing but embedders' shares.
-    gamma: how near a training query must be to count, from 1e-6 to 1e6; None is chosen by cross-validation.
-    l2: the penalty, from 1e-12 to 1e12; None is chosen by cross-validation.
-    temperature: of the softmax, from 1e-4 to 1e4.
-    gate: leave all queries where they are unless the cross-validated gain exceeds one standard error.
-    folds: parts of the cross-validation over the training queries, from 2 up.
-    landmarks: at most so many training queries span the exponential kernel, from 1 up.
-    seed: which queries are in which part; from 0 up.
-    blocks: of vectors of several embedders side by side, how many numbers each embedder's have; None: there is one.
-    shares: how much each embedder counts in the similarity, 0 or more each, 1 in all; None is chosen.
+    Args:
+        kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses one or their
+            sum; `off` moves none, and chooses nothing but embedders' shares.
+        gamma: how near a training query must be to count, from 1e-6 to 1e6; None is chosen by cross-validation.
+        l2: the penalty, from 1e-12 to 1e12; None is chosen by cross-validation.
+        temperature: of the softmax, from 1e-4 to 1e4.
+        gate: leave all queries where they are unless the cross-validated gain exceeds one standard error.
+        folds: parts of the cross-validation over the training queries, from 2 up.
+        landmarks: at most so many training queries span the exponential kernel, from 1 up.
+        seed: which queries are in which part; from 0 up.
+        blocks: of vectors of several embedders side by side, how many numbers each embedder's have; None: there is one.
+        shares: how much each embedder counts in the similarity, 0 or more each, 1 in all; None is chosen.
 
-    Refused: with DataError, settings out of range, vectors that are not finite, and judgments of unknown ids.
+    Raises:
+        DataError: Settings out of range, vectors that are not finite, and judgments of unknown ids.
 
     >>> import numpy as np
     >>> from querywise import AdaptedVectors
@@ -177,15 +179,18 @@ class AdaptedVectors(Estimator):
     ) -> Self:
         """Learn from judged queries.
 
-        query_vectors, document_vectors: tables with a row each, or Vectors, which have ids.
-        judgments: query → document → gain, by ids (row numbers as texts where there are none); or a sparse table of
-        gains, queries × documents. Gains are 0 or more; queries without a gain above 0 teach nothing.
-        weights: how much each query counts, 0 or more; None counts all alike.
-        groups: a number per query; queries of one group are in one part of the cross-validation.
+        Args:
+            query_vectors, document_vectors: tables with a row each, or Vectors, which have ids.
+            judgments: query → document → gain, by ids (row numbers as texts where there are none); or a sparse table of
+                gains, queries × documents. Gains are 0 or more; queries without a gain above 0 teach nothing.
+            weights: how much each query counts, 0 or more; None counts all alike.
+            groups: a number per query; queries of one group are in one part of the cross-validation.
 
-        Returns: the adapter itself.
+        Returns:
+            The adapter itself.
 
-        Refused: with DataError, vectors that are not finite or of two dimensions, and unknown ids.
+        Raises:
+            DataError: Vectors that are not finite or of two dimensions, and unknown ids.
         """
         self._check()
         data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups, tuple(self.blocks or ()))
@@ -205,9 +210,11 @@ class AdaptedVectors(Estimator):
 
         That is what a ranker must be trained on: `transform` would move training queries by their own judgments.
 
-        query_vectors, document_vectors, judgments, weights, groups: as in `fit`.
+        Args:
+            query_vectors, document_vectors, judgments, weights, groups: as in `fit`.
 
-        Returns: a vector of unit length per query.
+        Returns:
+            A vector of unit length per query.
         """
         self._check()
         data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups, tuple(self.blocks or ()))
@@ -222,7 +229,8 @@ class AdaptedVectors(Estimator):
 
         Where several embedders' vectors stand side by side, the length of each part has the embedder's share in it.
 
-        query_vectors: one vector, or a table with a row each.
+        Args:
+            query_vectors: one vector, or a table with a row each.
         """
         table, several = self._table(query_vectors)
         found = self._mix.queries(table)
@@ -234,7 +242,8 @@ class AdaptedVectors(Estimator):
     def with_shares(self, query_vectors: Floats) -> Floats:
         """The same vectors unmoved, of unit length; of several embedders', each part with its embedder's share.
 
-        query_vectors: one vector, or a table with a row each.
+        Args:
+            query_vectors: one vector, or a table with a row each.
         """
         table, several = self._table(query_vectors)
         found = self._mix.asked(self._mix.queries(table))
@@ -258,9 +267,10 @@ class AdaptedVectors(Estimator):
     def explain(self, query_vector: Floats, documents: Given | None = None, *, show: int = 10) -> Shift:
         """Which training queries moved a query, how far, and toward which documents.
 
-        query_vector: the query's own vector.
-        documents: vectors of documents, to tell which of them it was moved toward.
-        show: how many training queries and documents to name, from 1 up.
+        Args:
+            query_vector: the query's own vector.
+            documents: vectors of documents, to tell which of them it was moved toward.
+            show: how many training queries and documents to name, from 1 up.
         """
         self._require_fitted()
         given = as_numbers(query_vector, "query_vector")

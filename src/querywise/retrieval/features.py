@@ -143,24 +143,27 @@ def judged_candidates(
 
     An unjudged document has grade 0 and is marked so in `Judged.judged`.
 
-    collection: documents, queries with texts, and judgements.
-    index: the index of the same documents.
-    top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 where documents have vectors.
-    vector_top: how many documents their vectors find, from 1 up; None is 50.
-    add_judged: also judged documents that retrieval did not find, marked `added = 1` in their comment; good for
-    training, flattering in a test.
-    skip_unknown: leave out judgements of documents that are not in the index instead of refusing them.
-    smoothing: the parameters of BM25 and of the language models; None: k1 1.2, b 0.75, dirichlet 2000, jelinek_mercer
-    0.1, absolute_discount 0.7.
-    adapted: vectors of the collection's queries, a row each, to search by in the place of their own, as AdaptedVectors
-    makes them; those of training queries by an adapter that was not trained on them.
-    unmoved: the same before they were moved, with the shares of several embedders (`AdaptedVectors.with_shares`); None
-    where there is one embedder.
-    candidates: `found`; or `judged`: the documents judged for a query are its candidates, as in feature logs.
+    Args:
+        collection: documents, queries with texts, and judgements.
+        index: the index of the same documents.
+        top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 where documents have vectors.
+        vector_top: how many documents their vectors find, from 1 up; None is 50.
+        add_judged: also judged documents that retrieval did not find, marked `added = 1` in their comment; good for
+            training, flattering in a test.
+        skip_unknown: leave out judgements of documents that are not in the index instead of refusing them.
+        smoothing: the parameters of BM25 and of the language models; None: k1 1.2, b 0.75, dirichlet 2000,
+            jelinek_mercer 0.1, absolute_discount 0.7.
+        adapted: vectors of the collection's queries, a row each, to search by in the place of their own, as
+            AdaptedVectors makes them; those of training queries by an adapter that was not trained on them.
+        unmoved: the same before they were moved, with the shares of several embedders (`AdaptedVectors.with_shares`);
+            None where there is one embedder.
+        candidates: `found`; or `judged`: the documents judged for a query are its candidates, as in feature logs.
 
-    Returns: a Judged set with the 25 rankers' scores, lengths and the documents' columns as features; and its Coverage.
+    Returns:
+        A Judged set with the 25 rankers' scores, lengths and the documents' columns as features; and its Coverage.
 
-    Refused: with DataError, a collection without queries or judgements, and judgements of documents it does not have.
+    Raises:
+        DataError: A collection without queries or judgements, and judgements of documents it does not have.
 
     >>> from querywise import QueryTable, build_index, judged_candidates
     >>> from querywise.data.collections import Collection, Document

@@ -106,12 +106,15 @@ class Index:
 def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = None) -> Index:
     """Index documents for BM25 and the other rankers by words, reading each once.
 
-    documents: what `Collection.documents()` gives, or any Document(id, title, text).
-    tokeniser: how text becomes terms; None is English, stemmed, without stop words.
+    Args:
+        documents: what `Collection.documents()` gives, or any Document(id, title, text).
+        tokeniser: how text becomes terms; None is English, stemmed, without stop words.
 
-    Returns: an Index, which `judged_candidates` and `search` take; `save_index` stores it.
+    Returns:
+        An Index, which `judged_candidates` and `search` take; `save_index` stores it.
 
-    Refused: with DataError, no document, an id that comes twice, and documents that have different columns.
+    Raises:
+        DataError: No document, an id that comes twice, and documents that have different columns.
 
     >>> from querywise import build_index
     >>> from querywise.data.collections import Document

@@ -63,23 +63,29 @@ def read_judged(
     beside the first of them. Of a text collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's
     best candidates of every judged query with the 25 rankers' scores.
 
-    data: a path, or several in a list; or a collection, as `collection_of` makes it.
-    features: the number of columns, for sparse files that leave out the last ones; from 1 up.
-    queries, judgements: these files where they are elsewhere; judgements of a text collection only.
-    top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 beside vectors.
-    vectors: a folder with the vectors of a collection's documents and queries; those most similar are candidates, too.
-    embed: instead, the name of what makes such vectors, such as `lsa`. Where folders and names are several together,
-    their vectors stand side by side, each with a share in the similarity that is chosen by the judgments.
-    vector_top: how many documents vectors find, from 1 up; None is 50.
-    vector_search: exact, or usearch, which is approximate and for large collections.
-    adapt: `auto`, `linear` or `by-query`: query vectors learn from the judgments, each query's from those of others
-    (`AdaptedVectors`); `auto` only where that helps.
-    candidates: of a text collection: `found`, what BM25 and vectors find; `judged`, the documents judged for a query.
-    missing: "refused", or "allowed": features of a Parquet log may be missing, for a model with a policy.
+    Args:
+        data: a path, or several in a list; or a collection, as `collection_of` makes it.
+        features: the number of columns, for sparse files that leave out the last ones; from 1 up.
+        queries, judgements: these files where they are elsewhere; judgements of a text collection only.
+        top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 beside vectors.
+        vectors: a folder with the vectors of a collection's documents and queries; those most similar are candidates,
+            too.
+        embed: instead, the name of what makes such vectors, such as `lsa`. Where folders and names are several
+            together, their vectors stand side by side, each with a share in the similarity that is chosen by the
+            judgments.
+        vector_top: how many documents vectors find, from 1 up; None is 50.
+        vector_search: exact, or usearch, which is approximate and for large collections.
+        adapt: `auto`, `linear` or `by-query`: query vectors learn from the judgments, each query's from those of others
+            (`AdaptedVectors`); `auto` only where that helps.
+        candidates: of a text collection: `found`, what BM25 and vectors find; `judged`, the documents judged for a
+            query.
+        missing: "refused", or "allowed": features of a Parquet log may be missing, for a model with a policy.
 
-    Returns: a Judged set.
+    Returns:
+        A Judged set.
 
-    Refused: with DataError, that says where: what is not there or cannot be read, and options of another kind of data.
+    Raises:
+        DataError: That says where: what is not there or cannot be read, and options of another kind of data.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -62,11 +62,13 @@ class Cluster(Workers):
         with Cluster("ray://head:10001"):
             ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
 
-    address: "auto" starts Ray on this machine, `ray://host:port` or `host:port` is a cluster that runs already. There,
-    the same querywise must be installed, and files must be found under the same paths.
+    Args:
+        address: "auto" starts Ray on this machine, `ray://host:port` or `host:port` is a cluster that runs already.
+            There, the same querywise must be installed, and files must be found under the same paths.
 
-    Refused: with ClusterError, when it is entered: Ray is not installed, the address is none or does not answer, or the
-    machines have another querywise.
+    Raises:
+        ClusterError: When it is entered: Ray is not installed, the address is none or does not answer, or the machines
+            have another querywise.
 
     >>> from querywise import Cluster
     >>> Cluster("ray://head:10001").address  # nothing is asked before it is entered

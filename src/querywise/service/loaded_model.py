@@ -34,7 +34,7 @@ from querywise.rankers.neighbors import at_training_queries
 from querywise.retrieval.embedding import EmbedderRecord
 from querywise.retrieval.indexed_vectors import known_embedders
 from querywise.retrieval.side_by_side import queries_of
-from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.service.costs import SLOW_SECONDS, USUAL, QueryCost
 from querywise.service.documents import FeatureColumns, check_vectors, distinct_ids, places_of, query_table
 from querywise.service.responses import RequestDataError
@@ -253,10 +253,10 @@ class LoadedModel:
     def responses(self, requests: Sequence[RankRequest], candidates: Candidates, scores: Floats) -> list[RankResponse]:
         """The documents of some requests, best first."""
         names, best = candidates.document_ids or (), order(scores, candidates.starts)
-        ranked = list(map(RankedDocument, [names[row] for row in best.tolist()], scores[best].tolist()))
+        ranked = [best[candidates.rows(number)][: request.top] for number, request in enumerate(requests)]
         return [
-            RankResponse(request.query.id, self.version, ranked[candidates.rows(number)][: request.top])
-            for number, request in enumerate(requests)
+            RankResponse(request.query.id, self.version, _documents(names, rows, scores))
+            for request, rows in zip(requests, ranked, strict=True)
         ]
 
     def _answered_apart(self, candidates: Candidates, lacking: Bools) -> tuple[Floats, list[Answer]]:
@@ -289,6 +289,10 @@ class LoadedModel:
             reason = why(self.ranker, candidates, name, request.above, request.below)
             return replace(reason, query_id=request.query.id or name)
         return replace(explain(self.ranker, candidates, name), query_id=request.query.id or name)
+
+
+def _documents(names: Sequence[str], rows: Ints, scores: Floats) -> list[RankedDocument]:
+    return list(map(RankedDocument, [names[row] for row in rows.tolist()], scores[rows].tolist()))
 
 
 def _best_time(work: Callable[[], object], times: int) -> float:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from querywise.contracts.answers import Answer
 from querywise.data.judged import Candidates
 from querywise.errors import DataError, QuerywiseError
@@ -114,13 +116,13 @@ class Online:
             shown = None
         else:
             shown = self.searched(model, other, candidates, (answer, scores), asked.query, asked.session, show)
+        [ours] = model.responses([asked], candidates, scores)
         if shown is None:
-            return model.responses([asked], candidates, scores), [answer]
+            return [ours], [answer]
         # Scores of two models cannot be compared: documents have those of their positions, for who sorts by score.
         documents = [RankedDocument(each, 1 / place) for place, each in enumerate(shown.documents, start=1)]
         teams = shown.teams if asked.teams else None
-        made = RankResponse(asked.query.id, model.version, documents, impression=shown.impression, teams=teams)
-        return [made], [answer]
+        return [msgspec.structs.replace(ours, documents=documents, impression=shown.impression, teams=teams)], [answer]
 
     def searched(
         self,

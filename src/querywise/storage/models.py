@@ -298,12 +298,14 @@ def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
 def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | None = None) -> None:
     """Write a fitted ranker to a folder, replacing the model that is there, if any, in one step.
 
-    ranker: a fitted ranker of this library, or AdaptedVectors that have been fitted.
-    folder: where to; made if it is not there, in a folder that is.
-    notes: anything JSON can hold that should travel with the model, such as how its parameters were chosen.
+    Args:
+        ranker: a fitted ranker of this library, or AdaptedVectors that have been fitted.
+        folder: where to; made if it is not there, in a folder that is.
+        notes: anything JSON can hold that should travel with the model, such as how its parameters were chosen.
 
-    Refused: with DataError, a folder with other files in it, and one that cannot be written; with NotFittedError, a
-    ranker that is not fitted.
+    Raises:
+        DataError: A folder with other files in it, and one that cannot be written; with NotFittedError, a ranker that
+            is not fitted.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -373,11 +375,14 @@ def read_stored(path: Path) -> StoredModel:
 def load(folder: PathLike) -> Ranker:
     """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused.
 
-    folder: one that `save`, `querywise fit` or `querywise adapt` wrote.
+    Args:
+        folder: one that `save`, `querywise fit` or `querywise adapt` wrote.
 
-    Returns: the ranker, whose scores are the same bits as before; or AdaptedVectors, if such were saved.
+    Returns:
+        The ranker, whose scores are the same bits as before; or AdaptedVectors, if such were saved.
 
-    Refused: with ModelFileError, a folder without a model, one that is damaged, and one of another format.
+    Raises:
+        ModelFileError: A folder without a model, one that is damaged, and one of another format.
 
     >>> from querywise import ModelFileError, load
     >>> try:

@@ -237,11 +237,12 @@ class Shards:
     `open_shards` opens one, `querywise convert` and `write_shards` write one. RankSVM, Single and
     KnnOffline1 and KnnOffline2 of it are fitted shard by shard; others load it as a whole.
 
-    folder: where the files are.
-    files: the shards, in order.
-    feature_count: how many features a document has.
-    feature_names: their names, or None.
-    judged: the checksum of all that was judged; None where that is not known.
+    Args:
+        folder: where the files are.
+        files: the shards, in order.
+        feature_count: how many features a document has.
+        feature_names: their names, or None.
+        judged: the checksum of all that was judged; None where that is not known.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -383,11 +384,14 @@ def is_sharded(path: Path) -> bool:
 def open_shards(folder: PathLike) -> Shards:
     """A set of shards, its manifest read and none of its files.
 
-    folder: one that `querywise convert` or `write_shards` wrote.
+    Args:
+        folder: one that `querywise convert` or `write_shards` wrote.
 
-    Returns: Shards, which `fit` takes as it takes a Judged set; `load()` reads all of it into memory.
+    Returns:
+        Shards, which `fit` takes as it takes a Judged set; `load()` reads all of it into memory.
 
-    Refused: with DataError, a folder without a manifest, one that is damaged, and one of a newer version.
+    Raises:
+        DataError: A folder without a manifest, one that is damaged, and one of a newer version.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -30,13 +30,14 @@ _SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infini
 class AdaRank(WeightedSum):
     """A linear ranker boosted from single features, each weighted by how well it ranks the queries still ranked badly.
 
-    rounds: at most so many. With a validation set the rounds up to its best are kept.
-    measure: the boosted measure: `map`, `ndcg` or `ndcg@k`.
-    repeat: as in the paper, a feature may be chosen again, and training stops when a round changes the measure
-    of no query; as the best feature is often chosen twice running, that is soon. Otherwise each feature is chosen at
-    most once.
-    scale: features are standardised inside, or not (`none`).
-    patience: training stops once the measure has not improved on the validation set for so many rounds.
+    Args:
+        rounds: at most so many. With a validation set the rounds up to its best are kept.
+        measure: the boosted measure: `map`, `ndcg` or `ndcg@k`.
+        repeat: as in the paper, a feature may be chosen again, and training stops when a round changes the measure of
+            no query; as the best feature is often chosen twice running, that is soon. Otherwise each feature is chosen
+            at most once.
+        scale: features are standardised inside, or not (`none`).
+        patience: training stops once the measure has not improved on the validation set for so many rounds.
 
     `weights_` are in the units of the features as given. `columns_` and `steps_` are the features in the order in which
     they were chosen and their weights α inside, negative where small values are preferred.

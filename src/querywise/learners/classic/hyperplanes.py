@@ -33,10 +33,11 @@ from querywise.runtime.stored import FITTED, POSITIVE, contents, floats, ints
 class MultipleHyperplanes(OneModel):
     """A ranking SVM per pair of grades, combined by Borda count (MHR-BC).
 
-    l2: λ of every ranking SVM, how strongly its weights are shrunk towards 0.
-    loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
-    pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
-    scale: features are standardised inside, or not (`none`).
+    Args:
+        l2: λ of every ranking SVM, how strongly its weights are shrunk towards 0.
+        loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
+        pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
+        scale: features are standardised inside, or not (`none`).
 
     A pair of grades that no query has together is left out. `grades_` are the pairs of grades, lower first;
     `hyperplanes_` their weights in the units of the features as given, a row each. Every hyperplane has the same

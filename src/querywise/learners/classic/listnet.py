@@ -33,8 +33,9 @@ _SUFFICIENT = 1e-4
 class ListNet(WeightedSum):
     """A linear ranker trained on whole lists by the cross entropy of top-one probabilities.
 
-    l2: λ, how strongly weights are shrunk towards 0.
-    scale: features are standardised inside, or not (`none`).
+    Args:
+        l2: λ, how strongly weights are shrunk towards 0.
+        scale: features are standardised inside, or not (`none`).
 
     `weights_` are in the units of the features as given. `gap_` bounds how far `objective_` is from its minimum.
 

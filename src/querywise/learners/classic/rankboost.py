@@ -38,10 +38,11 @@ _BLOCK = 2_000_000  # feature values that a thread scans at a time
 class RankBoost(OneModel):
     """Stumps on single features, each weighted by how well it orders the pairs that are still in the wrong order.
 
-    rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
-    thresholds: how many are tried on each feature, quantiles of its distinct training values.
-    learning_rate: the share of its weight that a stump gets.
-    patience: training stops once validation MAP has not risen for so many rounds.
+    Args:
+        rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
+        thresholds: how many are tried on each feature, quantiles of its distinct training values.
+        learning_rate: the share of its weight that a stump gets.
+        patience: training stops once validation MAP has not risen for so many rounds.
 
     A negative weight is a stump that prefers small values. `losses_` is the loss after each round, 1 before the first.
 

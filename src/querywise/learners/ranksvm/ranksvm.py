@@ -41,20 +41,23 @@ _TABLES = 4  # of features × features, while Newton's method takes a step
 class RankSVM(WeightedSum):
     """A linear ranker trained on preference pairs, without ever enumerating them.
 
-    l2: λ, how strongly weights are shrunk towards 0, above 0; with standardised features 1 is a good first guess.
-    loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
-    pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
-    scale: features are standardised inside, or not (`none`).
-    prior: "global" shrinks local models towards the global one, by `prior_l2`; None towards 0. Of local models only.
-    prior_l2: how strongly they are shrunk towards it, from 0 up; "global" needs it.
-    tolerance: the relative objective gap that the hinge, and local models, are solved to, between 0 and 1; None leaves
-    local models uncertified.
-    nonnegative: no weight is below 0, as for scores of fields, where more is never worse. Not of local models.
+    Args:
+        l2: λ, how strongly weights are shrunk towards 0, above 0; with standardised features 1 is a good first guess.
+        loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
+        pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
+        scale: features are standardised inside, or not (`none`).
+        prior: "global" shrinks local models towards the global one, by `prior_l2`; None towards 0. Of local models
+            only.
+        prior_l2: how strongly they are shrunk towards it, from 0 up; "global" needs it.
+        tolerance: the relative objective gap that the hinge, and local models, are solved to, between 0 and 1; None
+            leaves local models uncertified.
+        nonnegative: no weight is below 0, as for scores of fields, where more is never worse. Not of local models.
 
     After fit, `weights_` are the weights, in the units of the features as given; a score is the weighted sum.
 
-    Refused: with DataError, a parameter out of its range, data in which no document is preferred to another, and
-    features too large to compute with, missing, or too many for the memory.
+    Raises:
+        DataError: A parameter out of its range, data in which no document is preferred to another, and features too
+            large to compute with, missing, or too many for the memory.
 
     >>> from querywise import RankSVM, from_arrays
     >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])
@@ -85,7 +88,8 @@ class RankSVM(WeightedSum):
     def fit(self, data: Training, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Learn the weights of every feature. There is no early stopping: `valid` is ignored.
 
-        query_weights: how much each query counts, in their order, from 0 up; None: as `data` says, or all the same.
+        Args:
+            query_weights: how much each query counts, in their order, from 0 up; None: as `data` says, or all the same.
         """
         self.fit_preferences(data, query_weights)
         return self

@@ -79,23 +79,26 @@ class LambdaMART(OneModel):
 
     Any non-negative grade is fine; a label is worth 2^label − 1, or its value where the data has gains.
 
-    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
-    `patience` trees.
-    leaves: at most so many in a tree, from 2 up.
-    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
-    min_documents: at least so many training documents in a leaf, from 1 up.
-    patience: after so many trees without a rise training stops, from 1 up.
-    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
-    objective: what the trees optimise, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
-    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each tree
-    sees a random share of the features. Each forest stops on its own.
-    prior: local models start from the global one's scores.
-    base: a fitted one whose scores to start from.
-    missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" refuses NaN.
-    threads: how many it uses, which the forests of a bag share; None: all cores, one for a single small forest.
-    seed: the same seed gives the same trees; from 0 up.
+    Args:
+        trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen
+            for `patience` trees.
+        leaves: at most so many in a tree, from 2 up.
+        learning_rate: the share of its step that a tree goes; above 0 and up to 1.
+        min_documents: at least so many training documents in a leaf, from 1 up.
+        patience: after so many trees without a rise training stops, from 1 up.
+        stop_at: the k of NDCG@k that decides when to stop, from 1 up.
+        objective: what the trees optimise, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
+        bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each
+            tree sees a random share of the features. Each forest stops on its own.
+        prior: local models start from the global one's scores.
+        base: a fitted one whose scores to start from.
+        missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" refuses
+            NaN.
+        threads: how many it uses, which the forests of a bag share; None: all cores, one for a single small forest.
+        seed: the same seed gives the same trees; from 0 up.
 
-    Refused: with DataError, a parameter out of its range and data in which no document is preferred to another.
+    Raises:
+        DataError: A parameter out of its range and data in which no document is preferred to another.
 
     >>> from querywise import LambdaMART, make_judged, split
     >>> train, valid, test = split(make_judged(50, 20, 4))
@@ -136,7 +139,8 @@ class LambdaMART(OneModel):
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees; with `valid`, until early stopping.
 
-        query_weights: how much each query counts, in their order, from 0 up; None: as `data` says, or all the same.
+        Args:
+            query_weights: how much each query counts, in their order, from 0 up; None: as `data` says, or all the same.
         """
         check_growth(self, "stop_at", "bag")
         if self.objective not in OBJECTIVES:
@@ -269,12 +273,13 @@ class LambdaMART(OneModel):
 class TreeRegression(Estimator):
     """Boosted regression trees on squared errors, for real targets.
 
-    trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and stores
-    in `tree_count_` how many it kept, which other fits can be given.
-    leaves: at most so many in a tree.
-    learning_rate: the share of its step that a tree goes.
-    min_documents: at least so many training documents in a leaf.
-    seed: the same seed gives the same trees.
+    Args:
+        trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and
+            stores in `tree_count_` how many it kept, which other fits can be given.
+        leaves: at most so many in a tree.
+        learning_rate: the share of its step that a tree goes.
+        min_documents: at least so many training documents in a leaf.
+        seed: the same seed gives the same trees.
 
     Fitting again on the very same features does not sort them into bins again.
     """

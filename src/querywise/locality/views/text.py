@@ -138,13 +138,15 @@ class TextView(FittedView):
     begins with "how" or ends with a question mark is a strong signal of its kind. The text comes with the queries
     (`queries.jsonl`: `text`).
 
-    dimensions: of the words and of the characters each, a whole number from 1 up.
-    words: whether to use the words.
-    characters: whether to use the characters, two to four in a row.
-    lengths: whether to use how long the query is.
-    seed: of the truncated SVD.
+    Args:
+        dimensions: of the words and of the characters each, a whole number from 1 up.
+        words: whether to use the words.
+        characters: whether to use the characters, two to four in a row.
+        lengths: whether to use how long the query is.
+        seed: of the truncated SVD.
 
-    Refused: with DataError, none of the three, and queries without texts.
+    Raises:
+        DataError: None of the three, and queries without texts.
 
     >>> from querywise import KnnOnline, QueryTable, RankSVM, TextView, make_judged
     >>> data = make_judged(20, 10, 4)

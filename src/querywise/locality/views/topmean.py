@@ -24,9 +24,10 @@ from querywise.runtime.threads import FEW_FOR_BLAS, one_blas_thread
 class TopMean(DocumentView):
     """Rank the candidates by a reference, take the best `top`, average their features.
 
-    reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
-    queries alone. None is the single model of the ranker the view is used in.
-    top: how many of the best documents give a query its position.
+    Args:
+        reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
+            queries alone. None is the single model of the ranker the view is used in.
+        top: how many of the best documents give a query its position.
 
     Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
     queries, unless `standardise` is False.

@@ -49,19 +49,22 @@ class SER(AnyRanker):
 
     The rankers are the features: columns of scores. They are put on 0 … 1 within each query first.
 
-    cost: C, what disagreeing with a judged query costs; above 0.
-    grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for any
-    grades.
-    theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
-    smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
-    similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
-    similarity_scale: the distance over which rbf falls to 1/e; above 0.
-    norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves them.
+    Args:
+        cost: C, what disagreeing with a judged query costs; above 0.
+        grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for
+            any grades.
+        theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
+        smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
+        similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
+        similarity_scale: the distance over which rbf falls to 1/e; above 0.
+        norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves
+            them.
 
     After fit, `weights_` are the weights, one per feature.
 
-    Refused: with DataError, a parameter out of its range, weighted training queries, and no preference at all; with
-    SolverError, a solution that is not exact enough.
+    Raises:
+        DataError: A parameter out of its range, weighted training queries, and no preference at all; with SolverError,
+            a solution that is not exact enough.
 
     >>> from querywise import SER, make_judged, split
     >>> train, valid, test = split(make_judged(30, 10, 4))
@@ -155,19 +158,22 @@ class SSER(SER):
     Every solution is certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents
     are the most similar, a warm start that does not change the result.
 
-    gamma: γ, how much the query's own documents count, from 0 up; 0 is SER.
-    neighbours: how many nearest documents of each are joined in the graph, from 1 up.
-    cost: C, what disagreeing with a judged query costs; above 0.
-    grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for any
-    grades.
-    theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
-    smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
-    similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
-    similarity_scale: the distance over which rbf falls to 1/e; above 0.
-    norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves them.
+    Args:
+        gamma: γ, how much the query's own documents count, from 0 up; 0 is SER.
+        neighbours: how many nearest documents of each are joined in the graph, from 1 up.
+        cost: C, what disagreeing with a judged query costs; above 0.
+        grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for
+            any grades.
+        theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
+        smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
+        similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
+        similarity_scale: the distance over which rbf falls to 1/e; above 0.
+        norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves
+            them.
 
-    Refused: with DataError, a parameter out of its range, weighted training queries, no preference at all, and more
-    features than can be solved for query by query; with SolverError, a solution that is not exact enough.
+    Raises:
+        DataError: A parameter out of its range, weighted training queries, no preference at all, and more features than
+            can be solved for query by query; with SolverError, a solution that is not exact enough.
 
     >>> from querywise import SSER, make_judged, split
     >>> train, valid, test = split(make_judged(30, 10, 4))

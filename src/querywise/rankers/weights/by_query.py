@@ -266,25 +266,28 @@ class WeightsByQuery(Fusion):
     gain per query exceeds one standard error, and that of the choice itself three. Where nothing is left open, nothing
     is compared. A query far from all training queries has w̄.
 
-    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
-    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
-    counts 0 there.
-    measure: the measure that weights maximise: map, ndcg or ndcg@k.
-    way: where a query's own weights come from: its neighbours, its signals, or whichever is better.
-    view: where neighbours are sought; by default by the query's text, without texts by the mean of its top documents.
-    k: how many training queries are neighbours, from 1 up, or, as a float above 0 and up to 1, which share of them.
-    kappa: how much all training queries count beside the neighbours, from 0 up; none is chosen among 0.25, 1 and 4.
-    l2: the penalty on the common part of the weights from signals; above 0.
-    signals_l2: the penalty on what signals change, above 0; none is chosen among 0.1, 1 and 10.
-    shrinkage: ρ, the share of a query's own weights, from 0 to 1; none is chosen among 0.25, 0.5 and 1.
-    back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the weights for all queries. Above 0 and up to 1; None never backs off.
-    folds: parts of the cross-validation, from 2 up.
-    seed: how queries are cut into these parts.
+    Args:
+        normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2
+            and z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did
+            not find counts 0 there.
+        measure: the measure that weights maximise: map, ndcg or ndcg@k.
+        way: where a query's own weights come from: its neighbours, its signals, or whichever is better.
+        view: where neighbours are sought; by default by the query's text, without texts by the mean of its top
+            documents.
+        k: how many training queries are neighbours, from 1 up, or, as a float above 0 and up to 1, which share of them.
+        kappa: how much all training queries count beside the neighbours, from 0 up; none is chosen among 0.25, 1 and 4.
+        l2: the penalty on the common part of the weights from signals; above 0.
+        signals_l2: the penalty on what signals change, above 0; none is chosen among 0.1, 1 and 10.
+        shrinkage: ρ, the share of a query's own weights, from 0 to 1; none is chosen among 0.25, 0.5 and 1.
+        back_off: a share of the training queries; a query farther from its nearest training query than that share of
+            them is from each other gets the weights for all queries. Above 0 and up to 1; None never backs off.
+        folds: parts of the cross-validation, from 2 up.
+        seed: how queries are cut into these parts.
 
     After fit, `weights_` are w̄, one per run. `run_weights(candidates)` has the weights of each query.
 
-    Refused: with DataError, a parameter out of its range, and data of fewer than two runs.
+    Raises:
+        DataError: A parameter out of its range, and data of fewer than two runs.
 
     >>> from querywise import WeightsByQuery
     >>> from querywise.data.judged import judged_by
@@ -394,9 +397,10 @@ class ForestWeights(Fusion):
     the measure, and the weight with the highest prediction is used. Of equally good ones it is the nearest to the
     weights for all queries. There is no comparison with these: see WeightsByQuery.
 
-    measure: the measure that weights maximise: map, ndcg or ndcg@k.
-    trees: how many trees the forest has.
-    seed: of the forest's random choices.
+    Args:
+        measure: the measure that weights maximise: map, ndcg or ndcg@k.
+        trees: how many trees the forest has.
+        seed: of the forest's random choices.
     """
 
     normalise: EngineNormalisation = "opensearch-min-max"

@@ -238,9 +238,10 @@ class OwnWeights(NamedTuple):
 class Fusion(AnyRanker):
     """A weighted sum of the runs' normalised scores. `weights_` are the common weights.
 
-    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
-    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
-    counts 0 there.
+    Args:
+        normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2
+            and z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did
+            not find counts 0 there.
     """
 
     normalise: EngineNormalisation
@@ -352,7 +353,8 @@ class Weights(Fusion):
     weights. With more than three runs a coarser grid is tried, and then moves of 0.05 from one run to another. What was
     judged beyond the candidates counts.
 
-    measure: the measure that weights maximise: map, ndcg or ndcg@k.
+    Args:
+        measure: the measure that weights maximise: map, ndcg or ndcg@k.
     """
 
     normalise: EngineNormalisation = "opensearch-min-max"
@@ -462,8 +464,9 @@ class Confidence(Fusion):
     The confidence is the share of training queries in which that run is less sure than here: by the margin of its top
     score, how far it is above the second, or by the entropy of its scores, where less is surer.
 
-    sign: what says how sure a run is.
-    run: the run whose confidence decides, by name; none is the last run for margin, and the first for entropy.
+    Args:
+        sign: what says how sure a run is.
+        run: the run whose confidence decides, by name; none is the last run for margin, and the first for entropy.
     """
 
     sign: Literal["margin", "entropy"] = "margin"
