@@ -1,4 +1,4 @@
-# The README's two commands are `make demo` and `make test`; both set up .venv by themselves.
+# The README's two commands are `make demo` and `make test`; each installs what it needs into .venv, and no more.
 PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each would compile every module anew
@@ -10,14 +10,29 @@ TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
-.venv/ready: pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Setting up .venv (once; a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+# pip's output, shortened as it comes, and how long it took here the last time. Bytecode is compiled on first import:
+# for all modules, most of which nobody imports, it would take as long again. No stamp is left by a pip that fails.
+LAST = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/querywise/seconds-$(notdir $@)
+SHORT = /^ *(Collecting|Processing) / {n = split($$2, at, "/"); print "  fetching " at[n]; fflush()} \
+	/^Installing collected/ {print "  unpacking " NF - 3 " packages"; fflush()}
+define install
+	@last=$$(cat '$(LAST)' 2>/dev/null); echo "Installing querywise$(1) into .venv ($${last:-a minute or two}$${last:+ s last time})"
+	@began=$$(date +%s); rm -f $@; test -x $(BIN)/python || $(PYTHON) -m venv .venv || exit; \
+	{ $(BIN)/python -m pip install --no-compile --progress-bar off --disable-pip-version-check --editable '.$(1)' && \
+	touch .venv/installed $@; } | awk '$(SHORT)'; test -f $@ || exit; \
+	took=$$(($$(date +%s) - began)); echo "Installed in $$took s"; \
+	mkdir -p "$$(dirname '$(LAST)')" && echo $$took > '$(LAST)' || true
+endef
 
-demo: .venv/ready      ## search, rank and compare on the documentation of your own Python
+.venv/installed: pyproject.toml
+	$(call install)
+
+.venv/ready: pyproject.toml
+	$(call install,[dev])
+
+demo: .venv/installed  ## search, rank and compare on the documentation of your own Python
 	@$(BIN)/querywise demo
+	@$(TAKEN)
 
 lint: .venv/ready      ## style
 	$(BIN)/ruff check .

@@ -164,7 +164,7 @@ def test_the_command_helps_and_examines_itself(installed: Installed) -> None:
     assert found["compiled_code"]["writable"] is True
     assert {each["state"] for each in found["required"]} == {"works"}
     assert {each["state"] for each in found["optional"].values()} == {"not installed"}
-    for extra in ("serve", "cluster", "static", "usearch", "peers"):
+    for extra in ("serve", "cluster", "static", "usearch", "figures", "peers"):
         assert found["optional"][extra]["install"] == f"pip install 'querywise[{extra}]'"
     assert list(installed.folder.iterdir()) == []
 
@@ -185,6 +185,7 @@ def test_a_model_is_trained_and_ranks_and_what_is_missing_is_told(installed: Ins
     hints = {
         "serve": ("serve", "model"),
         "cluster": ("fit", "train.txt", "--out", "other", "--cluster", "auto"),
+        "figures": ("reproduce", "geng2008", "train.txt", "--out", "paper"),
         "static": ("index", "text", "--out", "index", "--embed", "static"),
         "usearch": ("index", "text", "--out", "index", "--embed", "lsa", "--vector-search", "usearch"),
     }
@@ -193,4 +194,6 @@ def test_a_model_is_trained_and_ranks_and_what_is_missing_is_told(installed: Ins
         assert done.returncode == 2, done.stdout + done.stderr
         assert f"pip install 'querywise[{extra}]'" in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
+    drawn = installed.run("python", "-c", "from querywise.display.tables import axes_or_new; axes_or_new(None)")
+    assert "A plot needs the package matplotlib. Install it with: pip install 'querywise[figures]'" in drawn.stderr
     shutil.rmtree(collection)

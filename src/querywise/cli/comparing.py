@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -200,6 +200,7 @@ def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) 
         say(f"The report is {page}")
 
 
+_DRAWN = ("geng2008", "lin2011", "zha2006", "hoi2008", "vectors", "curves", "msrd")  # with figures
 _OF_VECTORS = ["hybrid", "vectors", "peers", "curves", "msrd"]  # what is made anew from words and vectors
 
 
@@ -259,8 +260,7 @@ def reproduce(
     others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid, "vectors": adapted, "msrd": msrd}
     known = papers | {"from-text": fromtext.reproduce} | {name: each.reproduce for name, each in others.items()}
     several = {"peers": peers.every, "curves": curves.every}
-    if what not in known:
-        raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
+    _require_known(what, known)
     quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
     for option, given, lacking, allowed in (
         ("--quick", quick, f"there is no quick run of {what}", quickly),
@@ -286,6 +286,16 @@ def reproduce(
             written = known[what](*parts, out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(printable(written.read_text()))
+
+
+def _require_known(what: str, known: Collection[str]) -> None:
+    """Refuse what is not there, and what draws figures where nothing can: now, and not after hours."""
+    from querywise.display.tables import MATPLOTLIB
+
+    if what not in known:
+        raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
+    if what in _DRAWN:
+        MATPLOTLIB.load(f"reproduce {what}")
 
 
 def _folds(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from querywise.display.words import short
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.packages import Package
 
 if TYPE_CHECKING:
     import pandas
@@ -32,6 +33,7 @@ _ROW = "background:none;border:none"
 Frame: TypeAlias = "pandas.DataFrame | polars.DataFrame | pyarrow.Table"
 Column: TypeAlias = Sequence[str | int | float | bool | None] | Floats | Ints | Bools
 
+MATPLOTLIB = Package("matplotlib", "pip install 'querywise[figures]'")
 LIBRARIES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}  # the first that is installed is used
 # Okabe and Ito's colours, distinguishable by nearly everybody; each line also has a marker of its own.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
@@ -99,6 +101,7 @@ def axes_or_new(axes: Axes | None, *, height: float = 3.6) -> Axes:
     """The axes given, or those of a new figure; pyplot knows it, so that a notebook draws it once the cell has run."""
     if axes is not None:
         return axes
+    MATPLOTLIB.load("A plot")
     from matplotlib import pyplot
 
     return pyplot.subplots(figsize=(7.2, height), layout="constrained")[1]

@@ -56,7 +56,6 @@ REQUIRED = (
     _package("safetensors"),
     _package("Stemmer", "PyStemmer"),
     _package("threadpoolctl"),
-    _package("matplotlib"),
     _package("rich"),
     _package("typer"),
 )
@@ -71,6 +70,9 @@ PARTS: dict[str, OptionalPart] = {
         "vectors of texts by a table of tokens",
         (_package("tokenizers"), _package("wordllama")),
         "pip install 'querywise[static]'",
+    ),
+    "figures": OptionalPart(
+        "figures of papers, plots in notebooks", (_package("matplotlib"),), "pip install 'querywise[figures]'"
     ),
     "usearch": OptionalPart("approximate search by vectors", (_USEARCH,), "pip install 'querywise[usearch]'"),
     "peers": OptionalPart(
