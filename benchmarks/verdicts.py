@@ -4,7 +4,9 @@
 From that file, a number for each test query and column, it computes anew the means, differences and p that table.md
 prints, and every claim's tests and verdict. SciPy's own tests are used, and the rule is written down here once more:
 nothing of `querywise.reproduction` is imported. What is no function of values by test query (times, training queries,
-groups of clusters, transformations of training queries) is named as such. Ends with 1 if anything differs.
+groups of clusters, transformations of training queries) is named as such, and so is what rests on columns that the
+folder has not: of a folder without the file, whose run did not write one, verdicts alone are held to the rule. Ends
+with 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +38,34 @@ Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
 
 
+class NotStoredError(KeyError):
+    """A column that the run has not written."""
+
+
+class Stored(dict[str, Floats]):
+    """The columns that the run has written."""
+
+    def __missing__(self, name: str) -> Floats:
+        raise NotStoredError(name)
+
+
 @dataclass
 class Checked:
-    """What was compared with what is printed, and what differs."""
+    """What was compared with what is printed, and what differs; unstored: cells and tests without their columns."""
 
     cells: int = 0
     claims: int = 0
+    unstored: int = 0
     left_out: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
-    def hold(self, where: str, printed: str, found: str | float | None, digits: int = 4) -> None:
-        """A printed cell is what was found, up to one unit of its last digit."""
+    def hold(self, where: str, printed: str, find: Callable[[], str | float | None], digits: int = 4) -> None:
+        """A printed cell is what is found, up to one unit of its last digit."""
+        try:
+            found = find()
+        except NotStoredError:
+            self.unstored += 1
+            return
         self.cells += 1
         if isinstance(found, str) or found is None:
             same = printed == (found or "")
@@ -59,8 +79,11 @@ class Checked:
 
 def check(folder: Path) -> Checked:
     """Everything that a folder prints against its values."""
-    stored = json.loads(gzip.decompress((folder / VALUES).read_bytes()))
-    columns = {name: np.array(each, np.float64) for name, each in stored["columns"].items()}
+    path = folder / VALUES
+    stored: dict[str, Any] = {"queries": [], "columns": {}}
+    if path.exists():
+        stored = json.loads(gzip.decompress(path.read_bytes()))
+    columns = Stored({name: np.array(each, np.float64) for name, each in stored["columns"].items()})
     content = json.loads((folder / "numbers.json").read_text())
     checked = Checked()
     tables = _tables((folder / "table.md").read_text())
@@ -87,7 +110,11 @@ def _check_claim(checked: Checked, claim: Mapping[str, Any], row: Sequence[str],
     checked.claims += 1
     for part in claim["parts"]:
         if part["test"]:
-            difference, p = _TESTS[part["test"]](part, columns)
+            try:
+                difference, p = _TESTS[part["test"]](part, columns)
+            except NotStoredError:
+                checked.unstored += 1
+                continue
             for what, one, other in (("difference", difference, part["difference"]), ("p", p, part["p"])):
                 if not math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-7):
                     checked.wrong.append(f"{where}: {what} of {part['columns']}: stored {other}, found {one}")
@@ -97,7 +124,7 @@ def _check_claim(checked: Checked, claim: Mapping[str, Any], row: Sequence[str],
     told = f"{outcome}: {claim['here']}" if outcome == "not testable" else outcome
     shown = "" if outcome == "not testable" else claim["here"]
     for cell, found in zip(row, (where, claim["paper"], shown, largest, told), strict=True):
-        checked.hold(where, cell, found)
+        checked.hold(where, cell, partial(_same, found))
     if (claim["outcome"], claim["p"]) != (outcome, largest):
         checked.wrong.append(f"{where}: stored {claim['outcome']}, {claim['p']}; by the rule {outcome}, {largest}")
 
@@ -200,25 +227,29 @@ def _measure(heading: str) -> str:
     return {"mean NDCG@1..10": "mean_ndcg@10", "mean NDCG": "mean_ndcg"}.get(heading, heading.lower())
 
 
+def _same(found: str | float | None) -> str | float | None:
+    return found
+
+
 def _rows(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """Averages of methods and paired t-tests against rivals; of zha2006 gains and signed-rank tests."""
     headings = table[0]
+
+    def find(name: str, heading: str, rival: str) -> float | None:
+        against = re.fullmatch(r"p \((.+?), (.+)\)", heading)
+        if against is not None:
+            measure = _against(against[1], headings)
+            ours, theirs = (f"{each} | {measure}" for each in (name, against[2]))
+            return None if ours == theirs else _t(columns[ours], columns[theirs])
+        if heading in ("gain, %", "p"):
+            return _gain(columns, name, rival)[heading == "p"] if rival else None
+        return float(columns[f"{name} | {_measure(heading)}"].mean())
+
     for row in table[1:]:
         cells = dict(zip(headings, row, strict=True))
-        name = row[0]
         for heading, cell in list(cells.items())[1:]:
-            where = f"{name}, {heading}"
-            against = re.fullmatch(r"p \((.+?), (.+)\)", heading)
-            if against is not None:
-                measure = _against(against[1], headings)
-                same = name == against[2]
-                p = None if same else _t(*(columns[f"{each} | {measure}"] for each in (name, against[2])))
-                checked.hold(where, cell, p)
-            elif heading in ("gain, %", "p"):
-                gain, p = _gain(columns, name, cells["against"]) if cells["against"] else (None, None)
-                checked.hold(where, cell, p if heading == "p" else gain)
-            elif heading != "against":
-                checked.hold(where, cell, float(columns[f"{name} | {_measure(heading)}"].mean()))
+            if heading != "against":
+                checked.hold(f"{row[0]}, {heading}", cell, partial(find, row[0], heading, cells.get("against", "")))
 
 
 def _against(measure: str, headings: Sequence[str]) -> str:
@@ -236,80 +267,98 @@ def _gain(columns: Columns, name: str, rival: str, chosen: NDArray[np.bool_] | N
     return 100 * (float(ours.mean()) / base - 1 if base else 0.0), _wilcoxon(ours, theirs)
 
 
+def _mean(columns: Columns, name: str) -> float:
+    return float(np.nanmean(columns[name]))
+
+
 def _by_share(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """Quality and change ratios against k."""
     for row in table[1:]:
         for heading, cell in zip(table[0][1:], row[1:], strict=True):
             kind, _, name = heading.partition(" ")
-            found = columns.get(f"{name} | k = {row[0]} % | {'change ratio' if kind == 'γ' else kind.lower()}")
-            checked.hold(f"k = {row[0]} %, {heading}", cell, None if found is None else float(np.nanmean(found)))
+            column = f"{name} | k = {row[0]} % | {'change ratio' if kind == 'γ' else kind.lower()}"
+            if cell:
+                checked.hold(f"k = {row[0]} %, {heading}", cell, partial(_mean, columns, column))
 
 
 def _by_parts(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """Change ratios by the number of training queries."""
     for row in table[1:]:
         for heading, cell in zip(table[0][1:], row[1:], strict=True):
-            name = heading.removeprefix("γ ")
-            found = columns[f"{name} | training queries in {_PARTS[row[0]]} | change ratio"]
-            checked.hold(f"{row[0]}, {heading}", cell, float(np.nanmean(found)))
+            column = f"{heading.removeprefix('γ ')} | training queries in {_PARTS[row[0]]} | change ratio"
+            checked.hold(f"{row[0]}, {heading}", cell, partial(_mean, columns, column))
 
 
 def _by_clusters(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """MAP against the number of clusters; thin groups are of training queries."""
     for row in table[1:]:
         for heading, cell in zip(table[0][1:], row[1:], strict=True):
-            found = columns.get(f"{heading} | {row[0]} clusters | map")
-            if found is not None:
-                checked.hold(f"{row[0]} clusters, {heading}", cell, float(found.mean()))
+            if not heading.startswith("thin"):
+                column = f"{heading} | {row[0]} clusters | map"
+                checked.hold(f"{row[0]} clusters, {heading}", cell, partial(_mean, columns, column))
 
 
 def _grid(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """DCG@5 over the grid of λ, as `1.9538 (+1.00 %, p = 0.139)`."""
+
+    def find(name: str) -> str:
+        gain, p = _gain(columns, name, "regression")
+        said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+        return f"{_mean(columns, f'{name} | dcg@5'):.4f} ({gain:+.2f} %, {said})"
+
     for row in table[1:]:
         for heading, cell in zip(table[0][1:], row[1:], strict=True):
             name = f"aTVT, {row[0]}, {heading}"
-            if f"{name} | dcg@5" in columns:
-                gain, p = _gain(columns, name, "regression")
-                said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-                checked.hold(name, cell, f"{columns[f'{name} | dcg@5'].mean():.4f} ({gain:+.2f} %, {said})")
-            else:
-                checked.hold(name, cell, "not computed")
+            if cell != "not computed":
+                checked.hold(name, cell, partial(find, name))
 
 
 def _by_gain(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """Queries sorted by gain: their gain, and their mean α and β."""
-    gains, base = columns[f"{AT} | gain"], columns["regression | dcg@5"]
-    order = np.argsort(-gains, kind="stable")
-    for row, low, high in zip(table[1:], _CUTS[:-1], _CUTS[1:], strict=True):
-        own = order[round(low * len(gains) / 100) : round(high * len(gains) / 100)]
+
+    def find(low: int, high: int, place: int) -> float | None:
+        gains = columns[f"{AT} | gain"]
+        own = np.argsort(-gains, kind="stable")[round(low * len(gains) / 100) : round(high * len(gains) / 100)]
         moved = np.column_stack([columns[f"{AT} | {each}"][own] for each in ("α", "β")])
         moved = moved[np.isfinite(moved).all(axis=1)]
-        below, mean = float(base[own].mean()), float(gains[own].mean())
-        found = [mean, 100 * mean / below if below else None, *(moved.mean(axis=0) if len(moved) else (None, None))]
-        for heading, cell, each in zip(table[0][1:], row[1:], found, strict=True):
-            checked.hold(f"{row[0]}, {heading}", cell, None if each is None else float(each))
+        mean, below = float(gains[own].mean()), float(columns["regression | dcg@5"][own].mean())
+        shown = map(float, moved.mean(axis=0)) if len(moved) else (None, None)
+        found: list[float | None] = [mean, 100 * mean / below if below else None, *shown]
+        return found[place]
+
+    for row, low, high in zip(table[1:], _CUTS[:-1], _CUTS[1:], strict=True):
+        for place, cell in enumerate(row[1:]):
+            checked.hold(f"{row[0]}, {table[0][1 + place]}", cell, partial(find, low, high, place))
 
 
 def _by_move(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """Quarters of the queries by how far (α, β) moved."""
-    away = columns[f"{AT} | |α^0.1 − 1| + |β / 10|"]
-    known = np.flatnonzero(np.isfinite(away))
-    for row, own in zip(table[1:], np.array_split(known[np.argsort(-away[known], kind="stable")], 4), strict=True):
+
+    def find(quarter: int, place: int) -> float | None:
+        away = columns[f"{AT} | |α^0.1 − 1| + |β / 10|"]
+        known = np.flatnonzero(np.isfinite(away))
+        own = np.array_split(known[np.argsort(-away[known], kind="stable")], 4)[quarter]
         chosen = np.zeros(len(away), np.bool_)
         chosen[own] = True
-        gain, p = _gain(columns, AT, "regression", chosen) if len(own) else (None, None)
-        for heading, cell, each in zip(table[0][1:], row[1:], (float(len(own)), gain, p), strict=True):
-            checked.hold(f"{row[0]}, {heading}", cell, each)
+        if not place:
+            return float(len(own))
+        return _gain(columns, AT, "regression", chosen)[place - 1] if len(own) else None
+
+    for quarter, row in enumerate(table[1:]):
+        for place, cell in enumerate(row[1:]):
+            checked.hold(f"{row[0]}, {table[0][1 + place]}", cell, partial(find, quarter, place))
 
 
 def _examples(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """Average precision of single queries."""
+
+    def find(query: str, name: str) -> float:
+        values = columns[f"{name} | map"]
+        return float(values[list(queries).index(query)])
+
     for row in table[1:]:
         for heading, cell in zip(table[0][1:], row[1:], strict=True):
-            name = heading.removeprefix("AP, ")
-            if row[0] in queries and f"{name} | map" in columns:
-                place = list(queries).index(row[0])
-                checked.hold(f"{row[0]}, {heading}", cell, float(columns[f"{name} | map"][place]))
+            checked.hold(f"{row[0]}, {heading}", cell, partial(find, row[0], heading.removeprefix("AP, ")))
 
 
 _TABLES: dict[str, Callable[[Checked, Sequence[Sequence[str]], Columns, Sequence[str]], None]] = {
@@ -324,13 +373,24 @@ _TABLES: dict[str, Callable[[Checked, Sequence[Sequence[str]], Columns, Sequence
 }
 
 
+def judged() -> list[Path]:
+    """The folders of docs/figures/ whose claims name what they rest on."""
+    found = []
+    for path in sorted(FIGURES.glob("*/numbers.json")):
+        content = json.loads(path.read_text())
+        if isinstance(content, dict) and all("parts" in each for each in content.get("claims", [{}])):
+            found.append(path.parent)
+    return found
+
+
 def main(folders: Sequence[Path]) -> int:
     """Print what was checked in each folder, and what differs; 1 if anything does."""
     wrong = 0
-    for folder in folders or [each.parent for each in sorted(FIGURES.glob(f"*/{VALUES}"))]:
+    for folder in folders or judged():
         found = check(folder)
         wrong += len(found.wrong)
-        more = f"; not by test query: {', '.join(found.left_out)}" if found.left_out else ""
+        more = f"; {found.unstored} cells and tests without stored values" if found.unstored else ""
+        more += f"; not by test query: {', '.join(found.left_out)}" if found.left_out else ""
         print(f"{folder.name}: {found.claims} claims and {found.cells} cells checked, {len(found.wrong)} differ{more}")
         for each in found.wrong:
             print(f"  {each}")
