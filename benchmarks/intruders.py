@@ -47,8 +47,8 @@ from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.files import checksum_of, crc32_of, sealed
 from tests.patience import LOOK, Watched
 from tests.serving import Serving, serving
-from tests.test_embedders import NAMED
-from tests.test_weights import planted
+from tests.support.embedders import NAMED
+from tests.support.runs import planted
 
 Case = Callable[[], object]
 _SECONDS = 60.0, 60.0  # of work and of waiting, for one class

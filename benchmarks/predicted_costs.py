@@ -11,7 +11,7 @@ from benchmarks.results import Result, alone
 from querywise import save
 from querywise.service.costs import BATCHES, SIZES, USUAL
 from querywise.service.loaded_model import LoadedModel
-from tests.test_rankers_conform import RANKERS, fitted_once
+from tests.support.rankers import RANKERS, fitted_once
 
 _TOLD_APART = 0.005  # seconds: shorter times are of no account
 _BELOW = 3  # times: the service refuses by twice the time that is allowed, and the machine may be busy

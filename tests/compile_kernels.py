@@ -28,7 +28,7 @@ from querywise.rankers.ensemble.graph import energy_in_blocks
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.features import features_of
 from querywise.retrieval.index import build_index
-from tests.test_rankers_conform import RANKERS, fitted_once
+from tests.support.rankers import RANKERS, fitted_once
 
 
 def compile_kernels() -> None:

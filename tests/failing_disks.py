@@ -175,7 +175,7 @@ def indexed(number: int) -> Index:
 
 @cache
 def searched(number: int) -> Index:
-    from tests.test_approximate_search import indexed
+    from tests.support.vectors import indexed
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a hint at its recall
@@ -184,7 +184,7 @@ def searched(number: int) -> Index:
 
 @cache
 def found(number: int) -> Any:
-    from tests.test_report import planted
+    from tests.support.ranks import planted
 
     return planted(base=[1, 2, 5, 10], other=[10, 4, 3, number])
 

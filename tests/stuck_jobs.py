@@ -231,7 +231,7 @@ def program_problem(name: str) -> str:
 
 def prepare(place: Path, run: Callable[[Path, Sequence[object]], object]) -> None:
     """What `service_pools` serves; `run` runs a command in a folder."""
-    from tests.test_cli_vectors import collection_with_vectors
+    from tests.support.vectors import collection_with_vectors
 
     collection_with_vectors(place)
     for command, more in (("index", ()), ("features", ()), ("fit", ("--method", "ranksvm", "--set", "l2=1"))):

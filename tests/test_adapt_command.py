@@ -16,7 +16,7 @@ from querywise.data.synthetic import make_judged
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.storage import load, read_manifest, save
 from tests.commands import run
-from tests.test_adapted_vectors import FIXED, World
+from tests.support.rotated import FIXED, World
 
 WORLD = World(120, 40, 6)
 

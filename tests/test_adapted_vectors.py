@@ -20,15 +20,10 @@ from querywise.retrieval.adapted_vectors import FEWEST, LINEAR
 from querywise.retrieval.query_adapter import AdapterProblem, Basis, Kernel
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats, Ints
+from tests.support.rotated import FIXED, World, unit
 from tests.worlds import examples
 
 KERNELS = (Kernel(0.0, 4.0), Kernel(1.0, None), Kernel(0.5, 2.0))
-FIXED: dict[str, Any] = {"gamma": 4.0, "l2": 0.01, "gate": False}
-
-
-def unit(table: Floats) -> Floats:
-    found: Floats = table / np.sqrt((table**2).sum(axis=1))[:, None]
-    return found
 
 
 def problem_of(
@@ -185,24 +180,6 @@ def test_the_linear_kernel_is_one_linear_map() -> None:
     assert linear is not None
     assert abs(theirs.fun - ours.objective) < 1e-6
     assert np.allclose(linear, theirs.x.reshape(dimension, dimension), atol=1e-3)
-
-
-class World:
-    """Documents in all directions; a query is near the document that a fixed rotation takes its answer to."""
-
-    def __init__(self, queries: int = 150, documents: int = 60, dimension: int = 8, seed: int = 0) -> None:
-        chance = np.random.default_rng(seed)
-        self.turn = np.linalg.qr(chance.normal(size=(dimension, dimension)))[0]
-        self.placed: Floats = unit(chance.normal(size=(documents, dimension)))
-        self.answers = chance.integers(documents, size=queries)
-        near = self.placed[self.answers] @ self.turn + 0.15 * chance.normal(size=(queries, dimension))
-        self.asked: Floats = unit(near)
-        self.documents = as_vectors([f"d{each}" for each in range(documents)], self.placed)
-        self.queries = as_vectors([f"q{each}" for each in range(queries)], self.asked, what="query")
-        self.judgments = {f"q{row}": {f"d{each}": 1.0} for row, each in enumerate(self.answers.tolist())}
-
-    def fitted(self, kind: Any = "by-query", **settings: Any) -> AdaptedVectors:
-        return AdaptedVectors(kind, **{**FIXED, **settings}).fit(self.queries, self.documents, self.judgments)
 
 
 @pytest.fixture(scope="module")

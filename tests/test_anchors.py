@@ -26,8 +26,7 @@ from querywise.learners.weights import WeightRows
 from querywise.rankers.knn import KnnOnline
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
-from tests.test_local_models import svm
-from tests.test_ranksvm import Weighting, Written
+from tests.support.svm import Weighting, Written, svm
 
 QUERIES = 40
 K = 16

@@ -23,17 +23,15 @@ from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError, Hint, ModelFileError
 from querywise.retrieval.approximate import Graph
 from querywise.retrieval.features import candidates_for
-from querywise.retrieval.index import Index, build_index, load_index, save_index
+from querywise.retrieval.index import build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch, with_vectors
 from querywise.retrieval.reading import Retrieval, read_judged
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Bytes, Floats, Ints, Singles
 from tests.commands import output, refused
 from tests.commands import run as call
-from tests.test_cli_vectors import collection_with_vectors
+from tests.support.vectors import DIMENSION, collection_with_vectors, indexed, vectors
 from tests.worlds import examples
-
-COUNT, DIMENSION = 400, 8
 
 
 @pytest.fixture(autouse=True)
@@ -50,22 +48,8 @@ def _hints_are_no_errors() -> Iterator[None]:
         yield
 
 
-def vectors(count: int = COUNT, seed: int = 0) -> VectorIndex:
-    values = np.random.default_rng(seed).normal(size=(count, DIMENSION))
-    values[3::50] = 0.0
-    values[20:30] = values[10]  # alike
-    return VectorIndex(values, np.linalg.norm(values, axis=1))
-
-
 def queries(count: int, seed: int = 1) -> Floats:
     return np.random.default_rng(seed).normal(size=(count, DIMENSION))
-
-
-def indexed(seed: int = 0) -> Index:
-    known = vectors(60, seed)
-    documents = [Document(f"d{each}", "", f"word{each} common") for each in range(60)]
-    ids = [each.id for each in documents]
-    return with_vectors(build_index(documents), CollectionVectors(as_vectors(ids, np.asarray(known.values))))
 
 
 def test_what_it_finds_has_the_similarities_and_the_order_of_exact_search() -> None:

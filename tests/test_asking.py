@@ -20,7 +20,7 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.single import OneFeature
-from tests.test_rankers_conform import RANKERS
+from tests.support.rankers import RANKERS
 
 BUILDS: dict[str, Callable[[], Any]] = {
     "RankSVM": RankSVM,

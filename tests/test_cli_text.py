@@ -26,6 +26,7 @@ from querywise.retrieval.scores import NAMES
 from querywise.storage import load, read_manifest, save
 from tests.commands import contents, output, refused
 from tests.commands import run as call
+from tests.support.vectors import lines_of
 from tests.worlds import inside, part_of_the_library
 
 FRUIT = ("apple", "pear", "plum", "fig", "kiwi", "date", "lime", "lemon", "melon", "grape", "cherry", "mango")
@@ -34,10 +35,6 @@ COLUMNS = (*NAMES, "length.title", "length.body", "stock")
 
 def run(folder: Path, *words: object) -> str:
     return output(call(folder, *words))
-
-
-def lines_of(*records: dict[str, Any]) -> str:
-    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def collection(folder: Path, **files: str) -> Path:

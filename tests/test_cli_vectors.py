@@ -28,8 +28,7 @@ from querywise.storage import load, read_manifest, save
 from tests.commands import output, refused
 from tests.commands import run as call
 from tests.embedding import Service, embedding_service
-
-WORDS = ("apple", "pear", "plum", "fig", "kiwi", "lime", "melon", "grape", "cherry", "mango")
+from tests.support.vectors import collection_with_vectors
 
 
 @pytest.fixture(scope="module")
@@ -37,31 +36,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vectors")
     collection_with_vectors(folder)
     return folder
-
-
-def collection_with_vectors(folder: Path) -> tuple[Path, Path]:
-    """A collection whose queries use other words than the documents, and vectors that know what they mean."""
-    (folder / "docs").mkdir()
-    (folder / "vectors").mkdir()
-    rng = np.random.default_rng(0)
-    meaning = rng.normal(size=(len(WORDS), 6))
-    documents = [
-        {"_id": f"{kind}-{word}", "title": word, "text": f"{word} {kind}"} for word in WORDS for kind in ("tree", "jam")
-    ]
-    queries = [{"_id": f"q{place}{kind}", "text": f"{kind} fruit"} for place in range(10) for kind in ("tree", "jam")]
-    lines = {"corpus": documents, "queries": queries}
-    for name, records in lines.items():
-        (folder / "docs" / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    grades = [f"q{place}{kind} 0 {kind}-{WORDS[place]} 1" for place in range(10) for kind in ("tree", "jam")]
-    (folder / "docs" / "qrels.txt").write_text("\n".join(grades) + "\n")
-    of_documents = np.repeat(meaning, 2, axis=0) + 0.01 * rng.normal(size=(20, 6))
-    for name, records, values in (
-        ("documents", documents, of_documents),
-        ("queries", queries, np.repeat(meaning, 2, axis=0)),
-    ):
-        np.save(folder / "vectors" / f"{name}.npy", values.astype(np.float32))
-        (folder / "vectors" / f"{name}.json").write_text(json.dumps([each["_id"] for each in records]))
-    return folder / "docs", folder / "vectors"
 
 
 def run(folder: Path, *words: object) -> str:

@@ -23,6 +23,7 @@ from querywise.storage import load
 from tests.clicking import engine_with, made_pages, pages_of, rows_text
 from tests.commands import output, refused, run
 from tests.serving import serving
+from tests.support.clicks import clicks_on, collection
 
 
 def written(folder: Path, text: str, name: str = "log.csv") -> Path:
@@ -224,39 +225,6 @@ def test_feature_files_are_no_click_logs(tmp_path: Path) -> None:
 
 
 # Judgments, for every command
-
-
-def collection(folder: Path) -> Path:
-    """Documents of three topics, and queries that name them."""
-    folder.mkdir()
-    chance = np.random.default_rng(0)
-    topics = ["apple pear plum", "hammer nail saw", "violin cello flute", "granite basalt slate"]
-    with (folder / "corpus.jsonl").open("w") as corpus:
-        for number in range(40):
-            words = chance.choice(topics[number % 4].split(), 3)
-            record = {"_id": f"D{number}", "title": " ".join(words), "text": f"about {words[0]} {number}"}
-            corpus.write(json.dumps(record) + "\n")
-    lines = [json.dumps({"_id": f"Q{n}", "text": topics[n % 4].split()[n // 4]}) for n in range(12)]
-    (folder / "queries.jsonl").write_text("\n".join(lines) + "\n")
-    return folder
-
-
-def clicks_on(folder: Path) -> Path:
-    """Pages of ten documents by number; those whose titles begin with the query are clicked more."""
-    chance = np.random.default_rng(1)
-    documents = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
-    queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    rows = ["query,session,document,position,clicked"]
-    for page in range(600):
-        query = queries[page % len(queries)]["text"]
-        shown = [each for each in documents if query in each["title"]][:6]
-        chance.shuffle(shown)
-        for place, each in enumerate(shown, start=1):
-            clicked = chance.random() < (0.8 if each["title"].startswith(query) else 0.1) / place
-            rows.append(f"{query},s{page},{each['_id']},{place},{int(clicked)}")
-    path = folder / "log.csv"
-    path.write_text("\n".join(rows) + "\n")
-    return path
 
 
 def test_from_clicks_to_a_model_of_text(tmp_path: Path) -> None:

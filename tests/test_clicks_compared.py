@@ -25,7 +25,7 @@ from querywise.evaluation.foreign import Foreign
 from querywise.retrieval.reading import read_judged
 from tests.clicking import made_log, made_pages, rows_text
 from tests.commands import output, refused, run
-from tests.test_clicks import clicks_on, collection
+from tests.support.clicks import clicks_on, collection
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,6 @@ import contextlib
 import csv
 import itertools
 import json
-import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,23 +18,10 @@ import pytest
 from tests.clicking import engine_with
 from tests.commands import output, run
 from tests.serving import serving
-from tests.test_clicks import clicks_on, collection
-
-PAGE = (Path(__file__).parents[1] / "docs" / "clicks.md").read_text()
-FIRST, FORMATS, FEATURES = (
-    [line for line in block.splitlines() if line.startswith("querywise ")]
-    for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)[:3]
-)
-AFTER = [line for line in FIRST if line.split()[1] in ("fit", "index", "search", "serve")]
+from tests.support.click_formats import AFTER, FEATURES, FORMATS, Row, insights, rows_of, words_of
+from tests.support.clicks import collection
 
 pytestmark = pytest.mark.slow  # whole jobs
-
-Row = dict[str, str]
-
-
-def rows_of(folder: Path) -> list[Row]:
-    with clicks_on(folder).open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def table(rows: list[Row], path: Path) -> None:
@@ -63,23 +48,6 @@ def pages(rows: list[Row], path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def insights(rows: list[Row], *, listed: bool) -> tuple[list[Row], list[dict[str, Any]]]:
-    """Queries and events of User Behavior Insights; what was shown as events, or as every query's list of results."""
-    queries: list[Any] = []
-    events: list[dict[str, Any]] = []
-    for second, (session, group) in enumerate(itertools.groupby(rows, key=lambda row: row["session"])):
-        time, own = f"2024-12-10T{second // 60:02}:{second % 60:02}:00Z", list(group)
-        query = {"query_id": session, "user_query": own[0]["query"], "timestamp": time, "client_id": session}
-        hits = {"query_response_hit_ids": [row["document"] for row in own]}
-        queries.append({**query, **hits} if listed else query)
-        for row in own:
-            more = {"object": {"object_id": row["document"]}, "position": {"ordinal": int(row["position"])}}
-            actions = ["click"] * int(row["clicked"]) if listed else ["impression", "click"][: 1 + int(row["clicked"])]
-            event = {"query_id": session, "timestamp": time, "client_id": session, "event_attributes": more}
-            events += [{**event, "action_name": action} for action in actions]
-    return queries, events
-
-
 @contextlib.contextmanager
 def logged(rows: list[Row], name: str, folder: Path) -> Iterator[str]:
     """The rows as a log of the page's name, or behind an address; what to type for it."""
@@ -100,14 +68,6 @@ def logged(rows: list[Row], name: str, folder: Path) -> Iterator[str]:
     else:
         {"clicks.parquet": parquet, "pages.tsv": pages}.get(name, table)(rows, path)
     yield name
-
-
-def words_of(line: str, folder: Path) -> list[str]:
-    """The words of a command after `querywise`, with fewer trees, as the data is small; paths for another process."""
-    words = shlex.split(line.replace("red shoes", "hammer"))[1:]
-    if words[0] == "serve":
-        return [str(folder / each) if (folder / each).exists() else each for each in words[1:]]
-    return [*words, *(("--set", "trees=20") if "lambdamart" in words else ())]
 
 
 def test_the_page_has_a_command_for_every_format() -> None:

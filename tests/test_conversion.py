@@ -29,7 +29,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.storage import load
 from tests import commands
-from tests.test_shards import same
+from tests.support.judged import same
 from tests.worlds import ragged
 
 

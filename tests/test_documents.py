@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
 import json
 import os
 import re
@@ -19,13 +17,13 @@ import sklearn
 
 from querywise.methods import METHODS
 from tests.optional import require_pyterrier
+from tests.support.pages import BLOCK, printed_by
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-BLOCK = re.compile(r"```(python|sh)\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"[+-]?\d+\.\d{2,}")
 NEAR = 0.03  # how far a number may be from the one shown where trees were grown: other processors round otherwise
 
@@ -65,14 +63,6 @@ def test_code_on_the_page_prints_what_the_page_shows(
         for language, code, shown in blocks:
             printed = printed_by_shell(code) if language == "sh" else printed_by(code, page, names)
             assert_shown(printed, shown, within=NEAR if "recommended(" in code else 0.0)
-
-
-def printed_by(code: str, page: str, names: dict[str, object]) -> str:
-    """What a block of Python prints; what it defines stays in `names`."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, page, "exec"), names)
-    return printed.getvalue()
 
 
 def printed_by_shell(code: str) -> str:

@@ -29,6 +29,7 @@ from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import Job, working_for
 from tests.embedding import Service, embedding_service
+from tests.support.embedders import NAMED
 
 TEXTS = ("the boundary layer of a wing", "heat in a boundary layer", "a wing in the wind", "cats and dogs", "dogs bark")
 
@@ -140,35 +141,6 @@ def test_names_that_no_embedder_has_are_refused() -> None:
         check_name("http://me:secret@host:no/v1/embeddings")
     assert "secret" not in str(error.value)
     check_name("https://host/v1/embeddings?api-version=2#m")
-
-
-NAMED = [
-    "static:/etc",
-    "static:~/x",
-    "static:../..",
-    "static:/proc/self/fd",
-    "static://evil/share",
-    "STATIC:/etc",
-    "Static",
-    "lsa:/etc",
-    "LSA",
-    "sentence-transformers:evil/model",
-    "sentence-transformers:/tmp",
-    "sentence-transformers:../x",
-    "file:///etc/passwd",
-    "http://evil.test/v1/embeddings",
-    "HTTP://evil.test/v1/embeddings",
-    "https://evil.test/v1/embeddings#m",
-    "http://localhost:9@evil.test/embeddings",
-    "http://localhost:9\\@evil.test/embeddings",
-    "http://localhost:9.evil.test/embeddings",
-    "http://localhost:90/embeddings",
-    "https://localhost:9/embeddings",
-    "http://127.0.0.1:9/v1/embeddings",
-    "http://localhost:9/admin",
-    "http://localhost:9/admin?x=/embeddings",
-    "http://localhost:9/v1/../admin/embeddings",
-]
 
 
 @pytest.mark.parametrize("allowed", ["", "http://localhost:9", "static:/models,lsa"])

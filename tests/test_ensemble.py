@@ -19,7 +19,7 @@ from querywise.rankers.ensemble.graph import roughness
 from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.rankers.wrappers import normalised
 from querywise.runtime.arrays import Floats, Ints
-from tests.test_quadratic import by_clarabel, kkt_residual, objective
+from tests.support.quadratic import by_clarabel, kkt_residual, objective
 from tests.worlds import REAL_DATA, examples, needs_real_data, ragged
 
 Kind = Literal["three", "difference"]

@@ -35,7 +35,7 @@ from querywise.rankers.blend import Blend
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.single import OneFeature, Single
 from querywise.runtime.parameters import parameter_names, parameters_of, unfitted
-from tests.test_rankers_conform import RANKERS
+from tests.support.rankers import RANKERS
 
 # What constructors need where they have no default.
 NEEDED: dict[str, Any] = {

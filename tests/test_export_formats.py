@@ -14,8 +14,8 @@ import pytest
 from querywise import HybridRouter, RankSVM, Router, export_model
 from querywise.errors import DataError
 from querywise.rankers.weights.fusion import Weights
-from tests.test_exports import world
-from tests.test_weights import planted
+from tests.support.exports import world
+from tests.support.runs import planted
 
 GOLDEN = Path(__file__).parent / "golden" / "exports"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())

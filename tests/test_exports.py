@@ -21,7 +21,6 @@ from querywise import (
     Candidates,
     DataError,
     Judged,
-    KnnOffline1,
     KnnOffline2,
     KnnOnline,
     LambdaMART,
@@ -43,87 +42,34 @@ from querywise.exports.routing import route, routing_of
 from querywise.exports.solr import written_threshold
 from querywise.exports.target import Files, StoredModels, Target
 from querywise.exports.targets import TARGETS
-from querywise.learners.classic.adarank import AdaRank
 from querywise.learners.classic.hyperplanes import MultipleHyperplanes
 from querywise.learners.classic.listnet import ListNet
-from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.regression import KernelRidge
-from querywise.learners.trees.boosting import TreeRegression
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.views.columns import Columns, SideBySide
 from querywise.locality.views.learned import GradientView
 from querywise.rankers.atvt import ATVT
-from querywise.rankers.clusters import Naive, QueryClasses, SelectRanker
+from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.ensemble.ensemble import SER
-from querywise.rankers.single import OneFeature
 from querywise.rankers.wrappers import QueryNormalised, normalised
 from querywise.runtime.values import Json
 from tests import commands
 from tests.emulated import (
     LearningToRank,
-    Vespa,
     read_linear,
     read_tensor,
     read_xgboost,
-    serving,
 )
+from tests.support.exports import ENGINES, RANKERS, ROUTED, WORDS, checked, engine_for, ranks_alike, world
 from tests.worlds import REAL_DATA, needs_real_data
 
-ENGINES = {name: target.models for name, target in TARGETS.items() if target.models is not None}
-WORDS = ("how to install", "jaguar", "price of", "define")
-RANKERS: dict[str, Any] = {
-    "ranksvm": RankSVM,
-    "single": lambda: Single(ListNet()),
-    "adarank": AdaRank,
-    "one feature": lambda: OneFeature(1),
-    "trees": lambda: LambdaMART(8, leaves=7),
-    "stumps": lambda: RankBoost(12),
-    "atvt": lambda: ATVT(TreeRegression(6)),
-    "knn-offline-1": lambda: KnnOffline1(RankSVM(), k=0.3, models=3, view=TextView(5)),
-    "knn-offline-2": lambda: KnnOffline2(RankSVM(), k=0.3, models=4, view=TextView(5)),
-    "knn by documents": lambda: KnnOffline2(RankSVM(), k=0.3, models=4),
-    "classes": lambda: QueryClasses(RankSVM(), view=TextView(5)),
-    "known classes": lambda: QueryClasses(RankSVM(), view=TextView(5), known=True),
-    "naive": lambda: Naive(RankSVM(), 3),
-    "local trees": lambda: KnnOffline2(LambdaMART(4, leaves=4, prior="global"), k=0.4, models=3, view=TextView(5)),
-}
 EMULATED = ("opensearch", "elasticsearch", "vespa")  # Solr runs: tests/engines
-ROUTED = ("knn-offline-1", "knn-offline-2", "knn by documents", "classes", "known classes", "naive", "local trees")
-
-
-def world(seed: int = 0) -> Judged:
-    """Raw features of very different sizes, some below 0, and queries with a text, a class and a column."""
-    made = make_judged(60, 12, 5, kinds=3, seed=seed)
-    sizes = np.array([1.0, 40.0, 1e-3, 2e4, 0.2])
-    ids = made.candidates.query_ids
-    table = QueryTable(
-        ids,
-        texts=tuple(f"{WORDS[number % 4]} thing {number % 7}" for number in range(len(ids))),
-        classes=tuple(("informational", "navigational", "transactional")[number % 3] for number in range(len(ids))),
-        columns=np.arange(len(ids), dtype=np.float64)[:, None] % 5,
-        column_names=("clicks",),
-    )
-    names = ("title.bm25", "body bm25", "clicks", "length", "age")
-    features = (made.candidates.features * sizes).astype(np.float32)  # as an engine logs them
-    changed = replace(made.candidates, features=features, queries=table, feature_names=names)
-    return replace(made, candidates=changed)
 
 
 @pytest.fixture(scope="module")
 def fitted() -> dict[str, Any]:
     data = world()
     return {name: build().fit(data) for name, build in RANKERS.items()}
-
-
-def engine_for(name: str, folder: Path) -> Any:
-    return Vespa(folder / "parity-app") if name == "vespa" else LearningToRank()
-
-
-def checked(folder: Path, engine: Any, name: str, *more: str) -> commands.Done:
-    """check_parity.py, with the arguments a user gives it."""
-    with serving(engine) as url:
-        words = ["--url", f"{url}/solr", "--collection", "scratch"] if name == "solr" else ["--url", url]
-        return commands.run_script(folder / "check_parity.py", *words, *more)
 
 
 @pytest.mark.parametrize("ranker", RANKERS)
@@ -231,13 +177,6 @@ def scores_in(folder: Path, engine: str, name: str, features: Any) -> Any:
     read = read_linear if inner["type"] == "model/linear" else read_xgboost
     score = read(json.loads(inner["definition"]), export["features"]["names"])
     return np.array([float(score(row)) for row in np.asarray(features, dtype=np.float32)])
-
-
-def ranks_alike(ours: Any, theirs: Any) -> bool:
-    """Whether two score lists order documents alike, ties of ours aside."""
-    order = np.argsort(-ours, kind="stable")
-    apart = np.diff(ours[order]) < 0
-    return bool(np.all(np.diff(theirs[order])[apart] < 0))
 
 
 @pytest.mark.parametrize(

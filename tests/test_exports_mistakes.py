@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,20 +20,12 @@ from querywise.runtime.values import Json
 from querywise.storage import save
 from tests.commands import Done, run, run_script
 from tests.emulated import LearningToRank
-from tests.test_exports import checked, engine_for, world
+from tests.support.exports import answering, checked, engine_for, one_line, world
 
 
 @pytest.fixture(scope="module")
 def linear() -> RankSVM:
     return RankSVM().fit(world())
-
-
-def one_line(result: Done) -> str:
-    """What was said of a mistake."""
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1, result.stderr
-    return result.stderr
 
 
 def run_check(folder: Path, *words: str) -> str:
@@ -136,38 +124,6 @@ class Saying:
 
     def answer(self, method: str, path: str, body: str) -> Any:
         return self.content
-
-
-@contextmanager
-def answering(*said: bytes) -> Iterator[str]:
-    """A server that says this to whoever connects; nothing at all, and the connection is held."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            held: list[socket.socket] = []
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    for each in held:
-                        each.close()
-                    return
-                if said:
-                    connection.recv(65536)
-                    connection.sendall(b"".join(said))
-                    connection.shutdown(socket.SHUT_WR)
-                    with suppress(OSError):  # an unread request would reset the connection, and what was said be lost
-                        while connection.recv(65536):
-                            pass
-                    connection.close()
-                else:
-                    held.append(connection)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join()
 
 
 def test_mistakes_in_how_the_check_is_called_take_one_line(linear: RankSVM, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from querywise import (
     Candidates,
     DataError,
-    Judged,
     KnnOffline2,
     LambdaMART,
     RankSVM,
@@ -41,9 +40,7 @@ from querywise.rankers.clusters import Naive, QueryClasses
 from querywise.runtime.values import Json
 from tests.commands import Done, run, run_script
 from tests.emulated import TrainedModels, ensemble_in, serving, trained_leaf, trained_score
-from tests.test_exports import checked, ranks_alike, world
-from tests.test_exports_mistakes import one_line
-from tests.test_exports_upload import Asked, Said, definitions, replying
+from tests.support.exports import Asked, Said, checked, definitions, one_line, positive, ranks_alike, replying, world
 from tests.worlds import REAL_DATA, needs_real_data
 
 NATIVE = "elasticsearch-native"
@@ -56,14 +53,6 @@ RANKERS: dict[str, Any] = {
     "classes": lambda: QueryClasses(LambdaMART(3, leaves=4), known=True, view=TextView(5)),
     "by documents": lambda: Naive(LambdaMART(3, leaves=4), 2),
 }
-
-
-def positive(seed: int = 0) -> Judged:
-    """Features as this engine logs them: not below 0, and 0 where a query does not match."""
-    data = world(seed)
-    features = np.abs(data.candidates.features)
-    features[:, 1] = np.where(features[:, 1] > 20, features[:, 1], 0.0)
-    return replace(data, candidates=replace(data.candidates, features=features))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import subprocess
 import sys
@@ -26,9 +25,7 @@ from querywise.exports.scripts import (
 from querywise.rankers.clusters import Naive
 from tests.emulated import LearningToRank, TrainedModels, Vespa
 from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_vespa, words_in
-from tests.test_exports import ENGINES, world
-
-ROOT = Path(__file__).parent.parent
+from tests.support.exports import ENGINES, NUMBERS, SHOP, TRICKY, assert_clean, shop, with_words, world, written
 
 
 class Part(Protocol):
@@ -67,14 +64,6 @@ def trees_by_text() -> KnnOffline2:
 def for_engine(engine: str, by_text: KnnOffline2, trees_by_text: KnnOffline2) -> KnnOffline2:
     """A ranker routed by text that the engine can run."""
     return by_text if ENGINES[engine].no_sums is None else trees_by_text
-
-
-def assert_clean(place: Path) -> None:
-    """In our own style, with every name defined and no import unused."""
-    for asked in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
-        command = [sys.executable, "-m", "ruff", *asked, "--config", str(ROOT / "pyproject.toml"), str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -141,28 +130,6 @@ def test_a_router_is_one_clean_file_that_begins_with_what_users_change(
 
 # The words of a user are words, whatever they look like.
 
-TRICKY = (
-    'AC/DC "unbalanced (title:',
-    "title:jaguar",
-    "jaguar -cat",
-    "NOT jaguar",
-    "jaguar AND (",
-    "it's a \\ jaguar\\",
-    "${keywords} jaguar",
-    "${q:jaguar}",
-    "{!func}jaguar",
-    "jaguar' v=$q}] {",
-    'jaguar")) or true or (("{{keywords}}',
-    "*:*",
-    "-jaguar",
-)
-SHOP: dict[str, dict[str, Any]] = {
-    "a": {"title": "AC DC live", "body": "unbalanced loads"},
-    "b": {"title": "jaguar", "body": "a cat"},
-    "c": {"title": "cars", "body": "the jaguar as a title"},
-    "d": {"title": "something else", "body": "of another kind"},
-}
-NUMBERS = ("clicks", "length", "age")
 FEATURES = ("title.bm25", "body bm25", *NUMBERS)
 
 
@@ -174,10 +141,6 @@ class Engine(Protocol):
     def bring(self, folder: Path) -> None: ...
 
     def ask(self, request: dict[str, Any]) -> tuple[list[str], Any]: ...
-
-
-def shop() -> dict[str, dict[str, Any]]:
-    return {name: {**texts, **dict.fromkeys(NUMBERS, 1.0)} for name, texts in SHOP.items()}
 
 
 class InElasticsearch:
@@ -239,24 +202,6 @@ SHOPS: dict[str, type[Engine]] = {
     "elasticsearch-native": InElasticsearchNative,
     "vespa": InVespa,
 }
-
-
-def written(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """The request that router.py writes, run here: a process for each would take seconds."""
-    found = importlib.util.spec_from_file_location("router", folder / "router.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    monkeypatch.setattr(sys, "argv", ["router.py", *words])
-    capsys.readouterr()
-    assert module.main() == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def with_words(text: str) -> list[str]:
-    """The documents that have one of the words."""
-    return [name for name, texts in SHOP.items() if words_in(text) & words_in(" ".join(texts.values()))]
 
 
 @pytest.mark.parametrize("engine", SHOPS)

@@ -28,7 +28,7 @@ from querywise.data.judgements import Judgement
 from querywise.rankers.single import OneFeature
 from querywise.retrieval.scores import NAMES, Smoothing
 from tests import commands
-from tests.test_exports import ENGINES
+from tests.support.exports import ENGINES
 
 WORDS = ("jaguar", "python", "cat", "snake", "car", "river", "engine", "forest")
 

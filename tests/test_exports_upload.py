@@ -15,68 +15,17 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 from querywise import Judged, KnnOffline2, LambdaMART, TextView, export_model
 from tests.commands import Done, run_script
-from tests.test_exports import world
-from tests.test_exports_mistakes import one_line
-from tests.test_exports_router import assert_clean
+from tests.support.exports import Asked, Said, assert_clean, definitions, one_line, replying, world
 
 ENGINES = ("opensearch", "elasticsearch", "solr")
 ALL = (*ENGINES, "elasticsearch-native")  # mistakes with the last are in test_exports_native.py
-
-
-class Said(NamedTuple):
-    """An answer of a server: its status, and its JSON."""
-
-    code: int
-    content: Any
-
-
-class Asked(NamedTuple):
-    """A request to a server."""
-
-    method: str
-    path: str
-
-
-Replies = Callable[[Asked], Said]
-
-
-@contextmanager
-def replying(replies: Replies) -> Iterator[tuple[str, list[Asked]]]:
-    """A server over HTTP; gives its address and, as they come, the requests to it."""
-    seen: list[Asked] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def _any(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            seen.append(Asked(self.command, self.path))
-            said = replies(seen[-1])
-            data = json.dumps(said.content).encode()
-            self.send_response(said.code)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", seen
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -87,21 +36,6 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for engine in ALL:
         export_model(ranker, engine, root / engine, name="shop", features=definitions(engine))
     return root
-
-
-def definitions(engine: str, fields: tuple[str, ...] = ("title",)) -> Any:
-    """How an engine computes the features of `world`: each finds the words in one of the fields."""
-    names = world().candidates.feature_names or ()
-    pairs = [(name, fields[place % len(fields)]) for place, name in enumerate(names)]
-    if engine == "solr":
-        kind = "org.apache.solr.ltr.feature.SolrFeature"
-        simple = "{{!simple q.operators='' qf={field}^2}}${{keywords}}"
-        return [{"name": name, "class": kind, "params": {"q": simple.format(field=field)}} for name, field in pairs]
-    queries = {name: {"match": {field: "{{keywords}}"}} for name, field in pairs}
-    if engine == "elasticsearch-native":
-        return [{"query_extractor": {"feature_name": name, "query": query}} for name, query in queries.items()]
-    more = {"params": ["keywords"], "template_language": "mustache"}
-    return [{"name": name, **more, "template": query} for name, query in queries.items()]
 
 
 def upload(exports: Path, engine: str, url: str, *words: str) -> Done:

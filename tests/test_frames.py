@@ -20,7 +20,7 @@ from querywise.data.judged import Judged
 from querywise.data.parquet.tables import read_parquet
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from tests.test_documents import BLOCK, printed_by
+from tests.support.pages import BLOCK, printed_by
 
 Columns = Mapping[str, list[Any]]
 KINDS: list[Callable[[Columns], Any]] = [pd.DataFrame, pl.DataFrame, pa.table]

@@ -30,8 +30,7 @@ from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import EqualWeights, Weights
 from querywise.storage import save
 from tests import commands
-from tests.test_service_weights import lists_of, text_of
-from tests.test_weights import RUNS, planted
+from tests.support.runs import RUNS, lists_of, planted, text_of
 from tests.worlds import as_runs, ragged
 
 ROOT = Path(__file__).parent.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -127,6 +128,15 @@ def test_imports_point_downward() -> None:
     known = modules()
     wrong = [each for path in sources() for each in upward(path, known)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_files_of_tests_import_from_no_other() -> None:
+    project = ROOT.parent.parent
+    files = [*project.glob("tests/**/*.py"), *project.glob("benchmarks/*.py")]
+    found = {
+        str(path): re.findall(r"^ *from (tests\.(?:\w+\.)*test_\w+) import", path.read_text(), re.M) for path in files
+    }
+    assert {path: names for path, names in found.items() if names} == {}, "what several use is in tests/support"
 
 
 def test_every_room_has_its_place() -> None:

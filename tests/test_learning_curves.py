@@ -27,7 +27,7 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.jobs.compare import CompareOptions, run
 from querywise.methods import METHODS
-from tests.test_resume_compare import COUNTED, Counting, contents
+from tests.support.compared import COUNTED, Counting, contents
 
 DATA = make_judged(120, 6, 3, noise=0.3)
 SYSTEMS: dict[str, System] = {"svm": RankSVM(), "strong": RankSVM(l2=100.0), "first": lambda X: X[:, 0]}

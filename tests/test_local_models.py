@@ -26,15 +26,10 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.ranksvm.systems import Curved, step_sums
 from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Singles
-from tests.test_ranksvm import Weighting, Written
+from tests.support.svm import Weighting, Written, svm
 from tests.worlds import pairwise, ragged
 
 M = 15  # queries in the ragged world, the last three without pairs
-
-
-def svm(prior_l2: float | None = None, l2: float = 0.1, **options: Any) -> RankSVM:
-    """On features as they are, so that the objective is the one written down."""
-    return RankSVM(l2, scale="none", prior=None if prior_l2 is None else "global", prior_l2=prior_l2, **options)
 
 
 def local(learner: RankSVM, data: Judged, rows: object) -> Floats:

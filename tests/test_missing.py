@@ -57,8 +57,8 @@ from querywise.service.schema import RankRequest
 from querywise.storage import read_manifest
 from tests.commands import output, refused, run
 from tests.serving import serving
-from tests.test_exports import ENGINES
-from tests.test_rankers_conform import RANKERS, fitted_once, for_ranker, worded
+from tests.support.exports import ENGINES
+from tests.support.rankers import RANKERS, fitted_once, for_ranker, worded
 from tests.worlds import with_gaps
 
 POLICIES = r"'mean', .*MissingValues\(ranker, policy='mean'\).*missing=mean; or 'native', .*missing=native"

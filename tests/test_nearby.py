@@ -21,7 +21,7 @@ from querywise.rankers.knn import KnnOnline
 from querywise.rankers.single import OneFeature
 from querywise.runtime.cache import caching
 from querywise.storage import load, save
-from tests.test_score_signals import TWO, two_kinds
+from tests.support.signals import TWO, two_kinds
 
 
 def reached(ranker: Any, data: Judged) -> float:

@@ -17,7 +17,7 @@ from querywise.online.interleaving import interleave, propensities
 from querywise.online.off_policy import estimates, page_weights, rates
 from querywise.online.outcomes import logged_pages
 from tests.commands import run
-from tests.test_online_command import DOCUMENTS, NOW, Played
+from tests.support.online import DOCUMENTS, NOW, Played
 from tests.worlds import examples
 
 chances = st.lists(st.floats(0.05, 1), min_size=3, max_size=3).map(lambda each: np.array(each) / sum(each))

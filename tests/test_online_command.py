@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,59 +14,14 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.jobs.online import examine, picture, sentences
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.online.log import EventLog
 from querywise.online.outcomes import read_draws
-from querywise.online.records import WINDOW_SECONDS, click_record, draw_once
+from querywise.online.records import WINDOW_SECONDS, draw_once
 from querywise.online.sequential import log_e_value
 from querywise.service.loaded_model import ModelFolder
 from querywise.storage import load, save, version_of
 from querywise.storage.promoting import before, promote, put_back
 from tests.commands import run
-
-NOW = int(time.time())
-DOCUMENTS = [f"d{number}" for number in range(6)]
-BETTER = DOCUMENTS[::-1]  # by what users click in these tests
-
-
-class Played:
-    """A log that is written as services do, at times of its own."""
-
-    def __init__(self, folder: Path, names: tuple[str, str] = ("a", "b")) -> None:
-        self.log = EventLog(folder)
-        self.names = names
-        self.won: Counter[str] = Counter()
-
-    def add(self, content: bytes) -> None:
-        done = self.log.add(lambda: content, len(content), awaited=True)
-        assert done is not None
-        done.result()
-
-    def show(
-        self, query: str, session: str | None, when: int, *, b: list[str] = BETTER, **more: Any
-    ) -> tuple[str, Any]:
-        drawn = draw_once(self.log.key, dict(zip(self.names, (DOCUMENTS, b), strict=True)), query, session, 4)
-        shown = replace(drawn, id=drawn.id._replace(seconds=when), **more)
-        signed = shown.id.signed(self.log.key)
-        self.add(shown.record(signed))
-        return signed, shown.draw
-
-    def click(self, impression: str, document: str, when: float, action: str = "click") -> None:
-        self.add(click_record(impression, document, action, None, when))
-
-
-def played(folder: Path, draws: int, *, share: float, seed: int = 0, names: tuple[str, str] = ("a", "b")) -> Played:
-    """Users who click one document shown: with so much probability one that B put into the list."""
-    rng, made = np.random.default_rng(seed), Played(folder, names)
-    for number in range(draws):
-        when = NOW - 100_000 + 60 * number
-        kind = ("cars", "cats")[number % 2]
-        signed, draw = made.show(f"q{number % 7}", f"s{number}", when, kind=kind, far=number % 3 == 0)
-        team = int(rng.random() < share)
-        own = [document for document, of in zip(draw.documents, draw.teams, strict=True) if of == team]
-        made.click(signed, str(rng.choice(own)), when + 5)
-        made.won["ab"[team]] += 1
-    made.log.close()
-    return made
+from tests.support.online import BETTER, DOCUMENTS, NOW, Played, played
 
 
 def test_the_better_model_is_found_and_every_number_is_a_recount(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from querywise.retrieval.reading import collection_from
 from querywise.retrieval.runs import runs_of
 from querywise.retrieval.stdlib import stdlib_collection
 from tests.commands import output, refused, run
-from tests.test_cli_vectors import collection_with_vectors
+from tests.support.vectors import collection_with_vectors
 
 MEASURES = ("map", "ndcg@10", "recall@50", "recall@100", "p@5")
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"

@@ -21,7 +21,7 @@ from querywise.report.writing import write_report
 from querywise.retrieval.adapted_vectors import Kind
 from querywise.retrieval.adapting import Adaptation, plain_fold
 from querywise.retrieval.features import judged_candidates
-from tests.test_adapting import made
+from tests.support.adapting import made
 
 
 def _compared(kind: Kind, *, plain: bool = False) -> Findings:

@@ -49,7 +49,7 @@ from querywise.runtime.workers import ThisProcess, use_workers, workers
 from querywise.storage import load
 from tests import commands
 from tests.commands import QUERYWISE, output, plain
-from tests.test_cli_text import lines_of
+from tests.support.vectors import lines_of
 from tests.worlds import inside
 
 # Two clusters at once are too much for a small machine, so all of this runs in one process.

@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,22 +24,21 @@ from hypothesis.extra.numpy import arrays
 from markdown_it import MarkdownIt
 from scipy import stats
 
-from querywise.data.folds import Fold, make_folds
+from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.rankings import breakdowns, by_difficulty, by_quarter, extremes
-from querywise.evaluation.trained import Fit
 from querywise.jobs.compare import CompareOptions, run
 from querywise.measures.score_files import write_scores
-from querywise.rankers.single import GivenScores
 from querywise.report.drawings import Figure, differences, ndcg_curves
 from querywise.report.sections import Section
 from querywise.report.tables import Column, Table
 from querywise.report.writing import markdown_page, write_report
 from querywise.runtime.arrays import Bools, Floats, Ints
+from tests.support.ranks import planted
 
 Rows = list[list[str]]
 
@@ -452,31 +451,6 @@ def test_control_characters_of_the_data_are_in_no_file(tmp_path: Path) -> None:
 
 
 # What it says
-
-
-def one_relevant(ranks: Sequence[int], documents: int = 10) -> Floats:
-    """Scores that put the one relevant document, the first, at these ranks: average precisions 1 / rank."""
-    scores = np.tile(-np.arange(documents, dtype=np.float64), (len(ranks), 1))
-    scores[:, 0] = [0.5 - rank for rank in ranks]
-    return scores.ravel()
-
-
-def planted(
-    named: Mapping[str, Sequence[int]] | None = None, *, measure: str = "map", test: str = "t", **more: Sequence[int]
-) -> Findings:
-    """Systems by the rank at which each puts the relevant document of each query; the first is the baseline."""
-    ranks = {**(named or {}), **more}
-    queries = len(next(iter(ranks.values())))
-    labels = np.tile([1] + [0] * 9, queries)
-    ids = tuple(f"q{number}" for number in range(queries))
-    data = Judged(Candidates(np.zeros((10 * queries, 1)), np.arange(queries + 1) * 10, ids), labels)
-
-    def looked_up(each: Sequence[int]) -> Fit:
-        ranker = GivenScores(data.candidates, one_relevant(each))
-        return lambda train, valid: ranker
-
-    fits = {name: looked_up(each) for name, each in ranks.items()}
-    return findings(compare(fits, [Fold(data, data, data)], measures=[measure]), measure, test=test)
 
 
 def test_the_planted_ranks_are_what_is_measured() -> None:

@@ -20,8 +20,7 @@ from querywise.jobs.compare import CompareOptions, run
 from querywise.measures.score_files import write_scores
 from tests.axe import violations
 
-# One browser and one report, in one process.
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("report page")]
+pytestmark = pytest.mark.browser
 
 LONG = "a_system_of_somebody_else_with_no_space_in_its_name"
 TITLE = f"Compared on {LONG}_and_longer_than_the_screen_of_a_telephone.txt"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from querywise.data.folds import Fold, Folds, make_folds
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
@@ -31,43 +31,15 @@ from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
 from querywise.jobs.compare import CompareOptions, run
 from querywise.jobs.origins import begun
-from querywise.methods import METHODS, Method
+from querywise.methods import METHODS
 from querywise.methods.table import RENAMED
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 from tests import commands
+from tests.support.compared import COUNTED, TIMED, Counting, contents
 from tests.worlds import examples
 
 DATA = make_judged(25, 8, 4, kinds=2, noise=0.4)
-TIMED = ("timings.csv", "report.md", "report.html", "figures/time.svg")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file that must not depend on the clock. A killed process may leave half a file, with a dot before it."""
-    files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    return {
-        name: path.read_bytes()
-        for name, path in files.items()
-        if name not in TIMED and not name.endswith(".times.json") and not path.name.startswith(".")
-    }
-
-
-class Counting:
-    """A ranker by one feature that counts how often it is fitted, and can be interrupted."""
-
-    fits = 0
-    stops_at = -1
-
-    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        if Counting.fits == Counting.stops_at:
-            Counting.stops_at = -1
-            raise KeyboardInterrupt
-        Counting.fits += 1
-        return self
-
-    def predict(self, candidates: Candidates, /) -> Floats:
-        scores: Floats = candidates.features[:, 0] / 3
-        return scores
 
 
 def counting(*, l2: float = 1.0) -> Any:
@@ -76,9 +48,6 @@ def counting(*, l2: float = 1.0) -> Any:
     l2: says nothing to it.
     """
     return Counting()
-
-
-COUNTED = Method("counted", "one feature", "tests.test_resume_compare:counting", ("l2",))
 
 
 @pytest.fixture

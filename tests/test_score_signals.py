@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.data.judged import Candidates, Judged
-from querywise.data.query_table import QueryTable
+from querywise.data.judged import Candidates
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -18,31 +17,8 @@ from querywise.locality.views.learned import GradientView, LearnedMetric
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend, CrossFitting, score_signals, usual_spreads
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.single import OneFeature
+from tests.support.signals import TWO, two_kinds
 from tests.worlds import ragged
-
-TWO = Blend([OneFeature(0), OneFeature(1)])
-
-
-def two_kinds(seed: int, queries: int = 90, *, told: bool = True) -> Judged:
-    """Half of the queries want the first feature, half the second; the other one holds the same values, mixed up.
-
-    Long lists want the second, or, where nothing is told, it is drawn by lot.
-    """
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(8, 25, size=queries)
-    kinds = (sizes > 15).astype(np.int64) if told else rng.integers(2, size=queries)
-    features, labels = [], []
-    for size, kind in zip(sizes, kinds, strict=True):
-        wanted = (rng.random(size) < 0.3).astype(np.int64)
-        right = wanted + 0.5 * rng.normal(size=size)
-        both = (right, rng.permutation(right))
-        features.append(np.column_stack(both if kind == 0 else both[::-1]))
-        labels.append(wanted)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    ids = tuple(f"q{number}" for number in range(queries))
-    table = QueryTable(ids, texts=tuple("alpha" if kind else "omega" for kind in kinds))
-    return Judged(Candidates(np.vstack(features), starts, ids, queries=table), np.concatenate(labels))
 
 
 def cross_fitting(blend: Any, *, view: Any = None, folds: int = 3, measure: str = "map") -> CrossFitting:

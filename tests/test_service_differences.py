@@ -25,7 +25,7 @@ from querywise.service.responses import ApiError
 from querywise.service.schema import DifferencesResponse
 from querywise.service.service import Service
 from querywise.storage import load, save
-from tests.test_weights import planted
+from tests.support.runs import planted
 
 
 @pytest.fixture(scope="module")

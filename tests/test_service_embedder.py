@@ -23,7 +23,7 @@ from querywise.service.schema import Query
 from tests.commands import output, refused, run
 from tests.embedding import Service, embedding_service
 from tests.serving import Serving, serving
-from tests.test_cli_vectors import collection_with_vectors
+from tests.support.vectors import collection_with_vectors
 
 SECONDS = 2.0  # that an answer may take
 
@@ -230,7 +230,6 @@ def test_a_large_answer_of_an_embedder_does_not_keep_others_waiting(started: Ser
 
 
 @pytest.mark.browser
-@pytest.mark.xdist_group("service page")
 def test_the_page_says_that_a_query_was_searched_for_by_words_alone(
     page: Page, started: Serving, embedder: Service
 ) -> None:

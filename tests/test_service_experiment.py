@@ -25,8 +25,7 @@ from querywise.storage import save, version_of
 from tests.axe import violations
 from tests.commands import run
 from tests.serving import Serving, serving
-from tests.test_online_command import played
-from tests.test_service_online import click, request_of, settled
+from tests.support.online import click, played, request_of, settled
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +123,6 @@ def test_an_hour_has_sixty_minutes() -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.xdist_group("service page")
 def test_the_tab_shows_the_verdict_the_curve_the_models_and_the_hour(page: Page, server: Serving, models: Path) -> None:
     ours, theirs = versions(models)
     said = json.loads(run(models, "online", "log", "--json").stdout)
@@ -158,7 +156,6 @@ def test_the_tab_shows_the_verdict_the_curve_the_models_and_the_hour(page: Page,
 
 
 @pytest.mark.browser
-@pytest.mark.xdist_group("service page")
 def test_the_last_hour_marks_what_is_wrong(page: Page, server: Serving, models: Path) -> None:
     assert server.post("/v1/events", {"events": [click("forged", "d1")]}).json()["unknown"] == 1
     page.goto(f"{server.url}/?experiment")
@@ -170,7 +167,6 @@ def test_the_last_hour_marks_what_is_wrong(page: Page, server: Serving, models: 
 
 
 @pytest.mark.browser
-@pytest.mark.xdist_group("service page")
 def test_an_experiment_that_has_just_begun_says_so(page: Page, models: Path, tmp_path: Path) -> None:
     with serving(models / "a", "--against", models / "b", "--log", tmp_path / "log") as begun:
         assert begun.post("/v1/rank", request_of(3, top=4)).status_code == 200
@@ -187,7 +183,6 @@ def test_an_experiment_that_has_just_begun_says_so(page: Page, models: Path, tmp
 
 
 @pytest.mark.browser
-@pytest.mark.xdist_group("service page")
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(page: Page, server: Serving, scheme: Any, width: int) -> None:

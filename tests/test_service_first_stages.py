@@ -14,7 +14,7 @@ from querywise.service.loaded_model import LoadedModel
 from querywise.service.lookup import Lookup, first_stage_ranks
 from querywise.service.schema import Query
 from querywise.storage import save
-from tests.test_weights import planted
+from tests.support.runs import planted
 
 NAMES = ("run.bm25.score", "run.bm25.reciprocal_rank", "run.vectors.score", "run.vectors.reciprocal_rank")
 

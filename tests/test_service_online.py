@@ -42,8 +42,7 @@ from tests.commands import run
 from tests.event_faults import tried
 from tests.fruit import write_served
 from tests.serving import Serving, serving
-
-DATA = make_judged(30, 12, 4)
+from tests.support.online import DATA, click, request_of, settled
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +59,6 @@ def server(models: Path) -> Iterator[Serving]:
         yield found
 
 
-def request_of(query: int, **more: Any) -> dict[str, Any]:
-    rows = DATA.candidates.rows(query)
-    features = DATA.candidates.features[rows]
-    documents = [{"id": f"d{row}", "features": each.tolist()} for row, each in enumerate(features)]
-    return {"query": {"id": f"q{query}", "text": f"words {query}"}, "documents": documents, **more}
-
-
 def ranking(folder: Path, query: int) -> list[str]:
     rows = DATA.candidates.rows(query)
     scores = load(folder).predict(DATA.candidates)[rows]
@@ -77,25 +69,11 @@ def ids(answer: dict[str, Any]) -> list[str]:
     return [each["id"] for each in answer["documents"]]
 
 
-def click(impression: str, document: str, **more: Any) -> dict[str, Any]:
-    return {"impression": impression, "document": document, **more}
-
-
 def send(server: Serving, *events: dict[str, Any]) -> dict[str, int]:
     answer = server.post("/v1/events", {"events": list(events)})
     assert answer.status_code == 200, answer.text
     found: dict[str, int] = answer.json()
     return found
-
-
-def settled(folder: Path, count: int) -> list[dict[str, Any]]:
-    """The records of a log, once there are so many: impressions are written behind their answers."""
-    for _ in range(200):
-        found: list[Any] = [record for _, record in logged_events(folder)]
-        if len(found) >= count:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{len(found)} records, expected {count}")
 
 
 # Answers

@@ -20,8 +20,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.fruit import LONG, MARKUP, write_served
 
-# One browser and one of each server, in one process.
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("service page")]
+pytestmark = pytest.mark.browser
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 TOKEN = "open-sesame"

@@ -12,7 +12,7 @@ from tests.axe import violations
 from tests.fruit import write_served
 from tests.serving import Serving, serving
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("service page")]
+pytestmark = pytest.mark.browser
 TOKEN = "open-sesame"
 
 

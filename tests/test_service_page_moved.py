@@ -15,7 +15,7 @@ from querywise.data.query_table import QueryTable
 from tests.fruit import FRUIT
 from tests.serving import COMMAND, Serving, serving
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("service page")]
+pytestmark = pytest.mark.browser
 QUERY = "buy a ripe fig"
 
 

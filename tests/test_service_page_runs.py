@@ -13,9 +13,9 @@ from querywise.data.query_table import QueryTable
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.storage import save
 from tests.serving import Serving, serving
-from tests.test_weights import planted
+from tests.support.runs import planted
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("service page")]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from querywise.storage import load, save
 from tests.fruit import write_served
 from tests.serving import Serving, serving
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("service page")]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from querywise.rankers.clusters import QueryClasses
 from querywise.rankers.wrappers import QueryNormalised
 from querywise.storage import save
 from tests.serving import Serving, serving
-from tests.test_exports import world
+from tests.support.exports import world
 
 pytestmark = pytest.mark.slow  # several servers
 

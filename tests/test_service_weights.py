@@ -13,7 +13,6 @@ import pytest
 from querywise.contracts.protocols import QueryView
 from querywise.contracts.run_weights import one_query, run_weights, weights_of_query
 from querywise.data.query_table import QueryTable
-from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.explanations.explain import explain
 from querywise.exports.routing import HybridRouter
@@ -24,12 +23,11 @@ from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import Weights
 from querywise.storage import save
 from tests.serving import Serving, serving
-from tests.test_weights import RUNS, planted
+from tests.support.runs import DATA, RUNS, lists_of, text_of
 from tests.worlds import ragged
 
 pytestmark = pytest.mark.slow  # several servers
 
-DATA = planted(120)
 JSON = {"content-type": "application/json"}
 NEAR = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=0.5)
 BY_SIGNALS = WeightsByQuery(way="signals", signals_l2=0.1, shrinkage=1.0)
@@ -44,23 +42,6 @@ def served(
     save(ranker, folder)
     with serving(folder, "--max-documents", 100) as server:
         yield server, ranker
-
-
-def lists_of(query: int) -> dict[str, dict[str, float]]:
-    """The runs of a query as a request has them."""
-    rows = DATA.candidates.rows(query)
-    features, ids = DATA.candidates.features[rows], (DATA.candidates.document_ids or ())[rows]
-    return {
-        run.name: {ids[row]: features[row, run.score] for row in np.flatnonzero(features[:, run.reciprocal_rank])}
-        for run in run_columns(DATA.feature_names)
-    }
-
-
-def text_of(query: int) -> str | None:
-    table = DATA.candidates.queries
-    assert table is not None
-    assert table.texts is not None
-    return table.texts[query]
 
 
 @pytest.mark.parametrize("view", [None, VectorView(), Columns()], ids=["text", "vector", "columns"])

@@ -38,8 +38,8 @@ from querywise.service.schema import Query
 from tests.commands import output, refused
 from tests.commands import run as call
 from tests.embedding import embedding_service
-from tests.test_adapting import DIMENSION, made
-from tests.test_cli_vectors import collection_with_vectors
+from tests.support.adapting import DIMENSION, made
+from tests.support.vectors import collection_with_vectors
 
 OTHER = 5  # numbers of the second embedder's vectors
 

@@ -22,7 +22,7 @@ from querywise.storage.models import decoded, read_arrays, read_body
 from querywise.storage.objects import _Reader
 from tests.commands import run
 from tests.crafting import Changing, write
-from tests.test_adapted_vectors import FIXED, World
+from tests.support.rotated import FIXED, World
 
 WORLD = World(120, 40, 6)
 ADAPTERS: dict[str, dict[str, Any]] = {

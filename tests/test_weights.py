@@ -12,7 +12,6 @@ from querywise.contracts.asking import facts_of
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import content_order
-from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns, run_feature_names
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
@@ -33,37 +32,8 @@ from querywise.rankers.weights.fusion import (
 )
 from querywise.retrieval.signals import signals
 from querywise.storage import load, save
+from tests.support.runs import RUNS, planted
 from tests.worlds import as_runs, ragged
-
-RUNS = ("words", "vectors")
-KINDS = (("error code", "stack trace", "exact name"), ("how can", "why does", "explain the"))
-
-
-def planted(queries: int = 240, documents: int = 20, *, told: bool = True, seed: int = 0) -> Judged:
-    """Two kinds of query: relevant documents stand out in the words' list of one kind and in the vectors' of the other.
-
-    told: whether the text of a query says its kind; otherwise nothing does, and both runs are alike for all.
-    """
-    rng = np.random.default_rng(seed)
-    kind = rng.integers(2, size=queries)
-    relevant = rng.random((queries, documents)) < 0.2
-    relevant[:, 0] = True
-    scores = rng.gamma(2.0, size=(queries, documents, 2))
-    strength = np.stack([np.where(kind == 0, 3.0, 0.0), np.where(kind == 1, 3.0, 0.0)], axis=1)
-    if not told:
-        strength = np.full((queries, 2), 1.5)
-    scores += relevant[:, :, None] * strength[:, None, :]
-    words = KINDS if told else (KINDS[0] + KINDS[1],) * 2
-    texts = [f"{words[each][rng.integers(len(words[each]))]} {rng.choice(['disk', 'queue', 'cache'])}" for each in kind]
-    ids = tuple(f"q{number}" for number in range(queries))
-    candidates = Candidates(
-        scores.reshape(-1, 2),
-        np.arange(queries + 1) * documents,
-        ids,
-        tuple(f"d{number}" for number in range(queries * documents)),
-        queries=QueryTable(ids, texts=tuple(texts)),
-    )
-    return as_runs(Judged(candidates, relevant.ravel().astype(np.int64)), RUNS)
 
 
 def mean_map(ranker: Fusion, data: Judged) -> float:

@@ -22,7 +22,7 @@ from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.locality.views.text import TextView
-from tests.test_exports import RANKERS, world
+from tests.support.exports import RANKERS, world
 
 ROWS = 1000
 NAMES = ("title bm25", "größe", "価格 in ¥", 'the "best"', "a/b\\c")

@@ -10,7 +10,7 @@ import numpy as np
 from querywise import Router, export_model
 from querywise.retrieval.indexed_vectors import vectors_of
 from tests.engines.opensearch import OpenSearch
-from tests.test_exports_adapted import World, vector_in
+from tests.support.adapted_runs import World, vector_in
 
 INDEX, TOP, QUERIES = "adapted", 25, 30
 

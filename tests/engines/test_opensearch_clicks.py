@@ -12,8 +12,8 @@ from tests import commands
 from tests.clicking import pages_of
 from tests.engines.opensearch import OpenSearch
 from tests.serving import serving
-from tests.test_clicks import collection
-from tests.test_clicks_formats import AFTER, FORMATS, insights, rows_of, words_of
+from tests.support.click_formats import AFTER, FORMATS, insights, rows_of, words_of
+from tests.support.clicks import collection
 
 # As the plugin of User Behavior Insights makes them, in the fields that are read.
 WORD = {"type": "keyword", "ignore_above": 256}

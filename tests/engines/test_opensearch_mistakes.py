@@ -16,7 +16,7 @@ from querywise import KnnOffline2, RankSVM, TextView, export_model
 from tests.engines import ltr_plugin, opensearch
 from tests.engines.breaking import breaking
 from tests.engines.opensearch import OpenSearch
-from tests.test_exports import world
+from tests.support.exports import world
 
 
 def feature_set(field: str = "clicks") -> Any:

@@ -18,7 +18,7 @@ from querywise.rankers.clusters import Naive
 from tests.commands import run_script
 from tests.engines import pages, shop
 from tests.engines.opensearch import OpenSearch
-from tests.test_exports_native import positive
+from tests.support.exports import positive
 
 INDEX = "named"
 

@@ -14,7 +14,7 @@ from querywise.retrieval.indexed_vectors import vectors_of
 from tests.engines import postgres
 from tests.engines.artifacts import UnavailableError
 from tests.engines.conftest import without
-from tests.test_exports_adapted import World
+from tests.support.adapted_runs import World
 
 TOP, QUERIES = 25, 30
 

@@ -19,9 +19,19 @@ from tests.commands import Done, run_script
 from tests.engines.breaking import breaking
 from tests.engines.solr import Solr, scoring
 from tests.query_languages import words_in
-from tests.test_exports import RANKERS, ROUTED, ranks_alike, world
-from tests.test_exports_mistakes import answering
-from tests.test_exports_router import NUMBERS, SHOP, TRICKY, shop, with_words, written
+from tests.support.exports import (
+    NUMBERS,
+    RANKERS,
+    ROUTED,
+    SHOP,
+    TRICKY,
+    answering,
+    ranks_alike,
+    shop,
+    with_words,
+    world,
+    written,
+)
 
 NAMES = world().candidates.feature_names or ()
 CLASSES = "org.apache.solr.ltr.feature"

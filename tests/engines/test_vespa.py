@@ -13,8 +13,8 @@ from querywise.exports.routing import HybridRouter
 from querywise.exports.writing import export_hybrid
 from querywise.rankers.weights.fusion import EqualWeights, Weights
 from tests.engines import parity, vespa
-from tests.test_exports import world
-from tests.test_weights import planted
+from tests.support.exports import world
+from tests.support.runs import planted
 
 
 def documents_of(features: Any) -> list[dict[str, float]]:

@@ -25,7 +25,7 @@ from querywise.methods.table import RECOMMENDED
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.storage import save
 from tests.golden.worlds import answers, asked, machine, training
-from tests.test_rankers_conform import RANKERS
+from tests.support.rankers import RANKERS
 
 HERE = Path(__file__).parent / "models"
 ENGINES = ("elasticsearch", "vespa")
