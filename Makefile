@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each woul
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
 
-.PHONY: help demo check test oldest engines lint types kernels bench docs site dist clean
+.PHONY: help demo check quick test oldest engines lint types kernels bench docs site dist clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -44,17 +44,21 @@ types: .venv/ready     ## types
 kernels: .venv/ready   ## what is compiled on first use, once for all processes of the tests
 	$(BIN)/python -m tests.compile_kernels
 
-# Processes whose threads spin would wait for each other, hence the policy. Tests of clusters and browsers mostly wait:
-# a third process uses the time.
-PYTEST = OMP_WAIT_POLICY=passive $(BIN)/pytest --dist loadgroup
+# Processes whose threads spin would wait for each other, hence the policy. tests/conftest.py divides the tests into groups
+# and says which begin. Tests of clusters and browsers mostly wait: more processes than cores use the time.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PYTEST = OMP_WAIT_POLICY=passive $(BIN)/pytest --dist loadgroup --no-loadscope-reorder
 
-check: lint types      ## style, types and the quick tests: the everyday run
-	$(PYTEST) -n 2 --hypothesis-profile check -m "not cluster and not browser and not engines and not slow and not real_data"
+check: .venv/ready     ## style, types and the quick tests: the everyday run
+	@$(MAKE) --no-print-directory -j 3 lint types quick
 	@$(TAKEN)
+
+quick: .venv/ready
+	$(PYTEST) -n $(CORES) --hypothesis-profile check -m "not cluster and not browser and not engines and not slow and not real_data"
 
 test: .venv/ready      ## style, types and all tests but those of real engines: before a change is handed in
 	@$(MAKE) --no-print-directory -j 2 kernels lint types
-	$(PYTEST) -n 3 -m "not engines"
+	$(PYTEST) -n $$(($(CORES) + 3)) -m "not engines"
 	@$(TAKEN)
 
 # Packages of which we use parts that are not documented, in the oldest versions that pyproject.toml allows.

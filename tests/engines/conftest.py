@@ -15,13 +15,14 @@ from tests.engines.artifacts import UnavailableError
 HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are sent to processes by their groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before tests/conftest.py makes groups of all others
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark what is in this folder; `test_NAME.py` and `test_NAME_more.py` share the server of NAME."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engines)
             item.add_marker(pytest.mark.xdist_group(f"engines-{item.path.stem.split('_')[1]}"))
+    yield
 
 
 def without(error: UnavailableError) -> NoReturn:
