@@ -6,13 +6,19 @@ are compared by DCG@10, on their pooled first ten documents, by the draw of `que
 takes all documents alike. Both are corrected by inclusion probability and tested in the same way. A budget is enough
 where 80 % of the draws are significant with the sign of all judgments, as these are. Of two rankers that all judgments
 do not tell apart, how often a draw says that one is better is reported instead.
+
+With `--queries N` N queries are drawn at random first, as a team would that cannot judge all; with `--judged-only`
+the rankers order the documents that have a judgment, where these are a small part of what they would find. Of a
+large collection: `… ../shared/data/msrd --queries 500 --judged-only --name next-msrd --out docs/figures/judging`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,7 +29,9 @@ from scipy import stats
 from querywise.data.collections import read_collection
 from querywise.data.judgements import Grades
 from querywise.data.runs import Run
+from querywise.evaluation.evaluate import own_order
 from querywise.evaluation.next_judgments import UNIFORM, Pair, draw, estimate
+from querywise.measures.order import find_flavour
 from querywise.retrieval.index import build_index
 from querywise.retrieval.runs import runs_of
 from querywise.runtime.arrays import Floats
@@ -40,25 +48,46 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folders", type=Path, nargs="+")
     options.add_argument("--draws", type=int, default=DRAWS)
-    options.add_argument("--out", type=Path, help="folder for next.json")
+    options.add_argument("--queries", type=int, help="how many, drawn at random; all if left out")
+    options.add_argument("--judged-only", action="store_true", help="order the documents that have a judgment alone")
+    options.add_argument("--out", type=Path, help="folder for the file")
+    options.add_argument("--name", default="next", help="its name, without .json")
     asked = options.parse_args()
-    found = {folder.name: list(of_collection(folder, asked.draws)) for folder in asked.folders}
+    found = {
+        folder.name: list(of_collection(folder, asked.draws, asked.queries, judged_only=asked.judged_only))
+        for folder in asked.folders
+    }
     print(json.dumps(found, indent=1))
     if asked.out is not None:
         asked.out.mkdir(parents=True, exist_ok=True)
-        (asked.out / "next.json").write_text(json.dumps({"draws": asked.draws, "found": found}, indent=1) + "\n")
+        (asked.out / f"{asked.name}.json").write_text(
+            json.dumps({"draws": asked.draws, "found": found}, indent=1) + "\n"
+        )
 
 
-def of_collection(folder: Path, draws: int) -> Iterator[dict[str, Any]]:
+def of_collection(
+    folder: Path, draws: int, queries: int | None = None, *, judged_only: bool = False
+) -> Iterator[dict[str, Any]]:
     """Every two rankers of a collection."""
     collection = read_collection(folder)
-    grades = collection.grades()
-    runs = [
-        Run(each.name, {query: own for query, own in each.scores.items() if query in grades})
-        for each in runs_of(collection, build_index(collection.documents()))
-    ]
+    grades, table = collection.grades(), collection.queries
+    assert table is not None
+    if queries is not None:
+        chosen = random.Random(51).sample(sorted(grades.keys() & set(table.ids)), queries)
+        collection = replace(collection, queries=table.select(chosen))
+    index = build_index(collection.documents())
+    top = len(index.document_ids) if judged_only else 100
+    runs = [judged_of(each, grades, judged_only=judged_only) for each in runs_of(collection, index, top=top)]
     for first, second in combinations(runs, 2):
         yield of_pair([first, second], grades, draws)
+
+
+def judged_of(run: Run, grades: Grades, *, judged_only: bool) -> Run:
+    """The queries of a run that have a judgment, and of them all documents or those with a judgment alone."""
+    lists = {query: own for query, own in run.scores.items() if query in grades}
+    if judged_only:
+        lists = {query: {each: own[each] for each in own if each in grades[query]} for query, own in lists.items()}
+    return Run(run.name, lists)
 
 
 def of_pair(runs: list[Run], grades: Grades, draws: int) -> dict[str, Any]:
@@ -128,7 +157,7 @@ def terms(runs: list[Run], pairs: list[Pair], grades: Grades) -> Iterator[float]
         {
             (query, document): rank
             for query, own in run.scores.items()
-            for rank, (document, _) in enumerate(sorted(own.items(), key=lambda each: -each[1])[:10], start=1)
+            for rank, document in enumerate(own_order(own, find_flavour("standard"))[:10], start=1)
         }
         for run in runs
     ]
