@@ -8,7 +8,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +25,7 @@ from querywise.jobs.judge import KEY, PROMPT, grades_in
 from tests.commands import output, refused, run
 
 ROOT = Path(__file__).parent.parent
+COMMAND = (str(Path(sys.executable).with_name("querywise")),)
 
 
 def overlap_judge() -> Any:
@@ -44,6 +49,11 @@ class Service(ThreadingHTTPServer):
         self.wrong: list[str | int | bytes] = []
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.counted = 0  # tokens for every fourth letter; 0: always 100
+        self.alone = 0  # requests before several come at once
+        self.together: threading.Barrier | None = None  # which those wait for
+        self.slow = 0.0
+        self.now = self.most = 0  # requests under way
 
     @property
     def model(self) -> str:
@@ -57,9 +67,17 @@ class _Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(request)
         self.server.keys.append(self.headers.get("Authorization"))
+        self.server.now += 1
+        self.server.most = max(self.server.most, self.server.now)
+        if self.server.together is not None and 1 <= len(self.server.asked) - self.server.alone <= 4:
+            self.server.together.wait()
+            time.sleep(self.server.slow)
+        self.server.now -= 1
         wrong = self.server.wrong.pop(0) if self.server.wrong else None
         said = wrong if isinstance(wrong, str) else self.server.answer_to(request["messages"][0]["content"])
-        content = {"choices": [{"message": {"content": said}}], "usage": {"prompt_tokens": 100, "completion_tokens": 5}}
+        letters = len(json.dumps(request))
+        usage = {"prompt_tokens": self.server.counted * (letters // 4) or 100, "completion_tokens": 5}
+        content = {"choices": [{"message": {"content": said}}], "usage": usage}
         body = wrong if isinstance(wrong, bytes) else json.dumps(content).encode()
         self.send_response(wrong if isinstance(wrong, int) else 200)
         if wrong == 307:
@@ -128,12 +146,14 @@ def test_answers_are_kept_and_the_same_command_goes_on(folder: Path, service: Se
     assert f"Put the key into the environment variable {KEY}." in said
     assert not (folder / "cheap.qrels").exists()
     answers = folder / "cheap.qrels.answers.jsonl"
-    assert len(answers.read_text().splitlines()) == 2
+    first = len(answers.read_text().splitlines())
+    assert first == len(service.asked) - 1, "those under way with the one that was refused are kept too"
+    assert first >= 2
     answers.write_text(answers.read_text() + '{"key": "half a li')  # the process was killed there
     service.asked.clear()
     done = json.loads(judge(folder, service, "--json").stdout)
-    assert (done["requests_sent"], done["pairs"]) == (10, 12)
-    assert len(service.asked) == 10
+    assert (done["requests_sent"], done["pairs"]) == (12 - first, 12)
+    assert len(service.asked) == 12 - first
     service.asked.clear()
     assert json.loads(output(judge(folder, service, "--json", "--quiet")))["requests_sent"] == 0
     assert judge(folder, service, "--words", 3).returncode == 0
@@ -165,7 +185,7 @@ def test_what_is_no_answer_is_refused_in_one_line(folder: Path, service: Service
 
 def test_an_answer_without_a_grade_is_asked_for_again_and_then_left_out(folder: Path, service: Service) -> None:
     service.wrong = ["I cannot say.", "Grade: excellent", "7"]
-    shown = judge(folder, service)
+    shown = judge(folder, service, "--at-once", 1)
     assert "11 pairs judged" in shown.stdout
     assert "1 pair without a grade; the same command asks for them again." in shown.stdout
     assert len(service.asked) == 14
@@ -212,6 +232,50 @@ def test_the_budget_is_shown_first_and_kept_to(folder: Path, service: Service) -
     assert len(service.asked) == 1
 
 
+def test_a_few_requests_go_at_once_after_the_first(folder: Path, service: Service) -> None:
+    service.together = threading.Barrier(4, timeout=20)
+    service.alone = 1
+    assert judge(folder, service, "--at-once", 4, "--words", 7).returncode == 0
+    assert service.most == 4
+    assert sum(map(len, read_grades(folder / "cheap.qrels").values())) == 12
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 12])
+@pytest.mark.parametrize("counted", [1, 2, 7])
+def test_the_budget_is_never_passed_however_many_go_at_once(
+    folder: Path, service: Service, at_once: int, counted: int
+) -> None:
+    plan = output(judge(folder, service, "--dry-run"))
+    budget = int(plan.split("The others have about ")[1].split(" ")[0].replace(",", "")) + 12 * 24
+    service.counted = counted
+    done = json.loads(judge(folder, service, "--most-tokens", budget, "--at-once", at_once, "--json").stdout)
+    assert done["tokens_in"] + done["tokens_out"] <= budget
+    assert done["requests_sent"] == len(service.asked)
+    assert len((folder / "cheap.qrels.answers.jsonl").read_text().splitlines()) == len(service.asked)
+    assert (done["stopped"] is None) == (done["pairs"] == 12)
+    assert done["stopped"] is None or counted > 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_sent(folder: Path, service: Service) -> None:
+    service.together, service.alone, service.slow = threading.Barrier(4, timeout=20), 1, 1.0
+    command = [*COMMAND, "judge", ".", "--model", service.model, "--out", "cheap.qrels", "--run", "a.trec"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 120
+        while len(service.asked) < 5 and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode not in (0, None)
+    assert "Traceback" not in said
+    assert "cheap.qrels.answers.jsonl keeps the answers" in " ".join(said.split())
+    kept = [json.loads(line) for line in (folder / "cheap.qrels.answers.jsonl").read_text().splitlines()]
+    assert len(kept) == len(service.asked) == 5
+    service.together = None
+    done = json.loads(judge(folder, service, "--json").stdout)
+    assert (done["requests_sent"], done["pairs"]) == (7, 12)
+
+
 def expensive(tokens: int) -> bytes:
     """An answer that took more than was estimated."""
     usage = {"prompt_tokens": tokens, "completion_tokens": 1}
@@ -220,7 +284,7 @@ def expensive(tokens: int) -> bytes:
 
 def test_several_votes_give_the_median_and_their_variance(folder: Path, service: Service) -> None:
     service.wrong = [json.dumps({"1": grade}) for grade in (0,) * 12 + (2,) * 12 + (3,) * 12]
-    shown = judge(folder, service, "--votes", 3)
+    shown = judge(folder, service, "--votes", 3, "--at-once", 1)
     assert "The votes of a pair have a variance of 2.333; all are equal for 0% of the pairs." in shown.stdout
     assert set(read_grades(folder / "cheap.qrels")["q1"].values()) == {2}
     assert {each["temperature"] for each in service.asked} == {1.0}

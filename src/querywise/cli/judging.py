@@ -112,6 +112,7 @@ def judge(
     answer_tokens: Annotated[
         int, typer.Option(min=0, help="Tokens that an answer may have beside its grades, as to think.")
     ] = 0,
+    at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests that wait for an answer at a time.")] = 4,
     most_tokens: Annotated[int | None, typer.Option(min=1, help="Do not begin if more are needed.")] = None,
     most_money: Annotated[float | None, typer.Option(min=0.0, help="The same in money, by the prices given.")] = None,
     price_in: Annotated[float, typer.Option(min=0.0, help="Price of a million tokens of requests.")] = 0.0,
@@ -144,7 +145,7 @@ def judge(
             typer.echo(planned.said(), err=not dry_run)
         if dry_run:
             return
-        done = job.run(planned, out)
+        done = job.run(planned, out, at_once)
     if as_json:
         print_json(done.as_json())
     elif not quiet:

@@ -1,7 +1,7 @@
 """The whole job of `querywise judge`: a language model grades documents for queries, and its answers are kept.
 
-Requests go to the one address that the operator names, as OpenAI's `/v1/chat/completions` takes them. Every answer is
-added to a file beside the judgments before the next request, so that a run that is cut short loses one at most.
+Requests go to the one address that the operator names, as OpenAI's `/v1/chat/completions` takes them, a few at a time.
+Every answer is added to a file beside the judgments as it comes; when a run is interrupted, so are those under way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import hashlib
 import json
 import os
 import re
+import time
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +33,7 @@ from querywise.runtime.http_client import HttpResponse, ask
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import keeping, track
 from querywise.runtime.services import advice, ask_again, check_service_address
-from querywise.runtime.threads import checkpoint
+from querywise.runtime.threads import DaemonThreadPool, Job, checkpoint, current_job, working_for
 from querywise.runtime.values import Json, JsonObject
 
 KEY = "QUERYWISE_JUDGE_KEY"
@@ -41,6 +44,8 @@ _LETTERS = 4  # of a text for each token, about
 _LARGEST = 200_000  # bytes of an answer
 _LINE = 12  # tokens of an answer for each document
 _TRIES = 2  # of answers without grades
+AT_ONCE = 4  # requests that wait for an answer
+_LAST_SECONDS = 10.0  # for what was sent, after an interrupt or an error
 PROMPT = """\
 You judge how well documents answer a search query. Give each document a whole number from 0 to {highest}:
 
@@ -309,29 +314,32 @@ def _message(judge: Judge, query: str, documents: Sequence[str]) -> str:
     return re.sub(r"\{(query|documents|highest|meanings|example)\}", lambda found: values[found[1]], judge.prompt)
 
 
-def run(planned: Plan, out: Path) -> Graded:
-    """Ask what is not answered yet, and write the judgments; refused where the budget is too small."""
+def run(planned: Plan, out: Path, at_once: int = AT_ONCE) -> Graded:
+    """Ask what is not answered yet, and write the judgments; refused where the budget is too small.
+
+    Args:
+        planned: What to ask.
+        out: Qrels to write; answers are kept beside them.
+        at_once: How many requests wait for an answer at a time.
+
+    Returns:
+        What came out.
+
+    Raises:
+        DataError: If the budget is too small, the service refuses or is gone, or no answer has a grade.
+
+    """
     problem = planned.budget.problem(*planned.tokens)
     if problem is not None:
         raise DataError(f"The requests need about {problem}. Nothing was sent. Judge fewer pairs, or raise the budget.")
-    path, used, stopped, asked, said = _answers(out), (0, 0), None, 0, ""
+    path = _answers(out)
     with locked(out.with_name(f".{out.name}.lock"), busy=f"{out}: another process judges into it"):
-        kept, end = _read_answers(path)
+        asking = _Asking(planned, path, out)
         with keeping(lambda: f"{path} keeps the answers"):
-            for request in track([each for each in planned.requests if each.key not in kept], "Judging"):
-                checkpoint()
-                stopped = planned.budget.problem(*used)
-                if stopped is not None:
-                    break
-                record, tokens, said = _graded(planned, request)
-                asked, used = asked + 1, (used[0] + tokens[0], used[1] + tokens[1])
-                kept[request.key] = record
-                line = json_line({"key": request.key, **record}).encode()
-                append_bytes(path, line, after=end, like=out)
-                end += len(line)
-        votes = _votes(planned, kept)
-        if asked and not votes:
-            raise DataError(f"{planned.where}: no answer has a grade; the last one begins {said!r:.200}.")
+            asking.all(at_once)
+        votes = _votes(planned, asking.kept)
+        if asking.asked and not votes:
+            raise DataError(f"{planned.where}: no answer has a grade; the last one begins {asking.said!r:.200}.")
         write_judgements(
             out,
             tuple(votes),
@@ -339,7 +347,96 @@ def run(planned: Plan, out: Path) -> Graded:
             source=source_of(planned.judge),
         )
     graded = sum(map(len, votes.values()))
-    return Graded(out, votes, planned.pairs - graded, asked, used, stopped)
+    return Graded(out, votes, planned.pairs - graded, asking.asked, asking.used, asking.stopped)
+
+
+class _Asking:
+    """Several requests at a time; this thread alone decides what is sent, and keeps what is answered.
+
+    A request is sent only if the budget has room for it beside those that wait for their answers, by their estimates
+    or, where the service has counted more than was estimated, by as much more. So the first one goes alone.
+    """
+
+    def __init__(self, planned: Plan, path: Path, out: Path) -> None:
+        self.kept, self._end = _read_answers(path)
+        self.asked, self.used, self.said = 0, (0, 0), ""
+        self.stopped: str | None = None
+        self._planned, self._path, self._out = planned, path, out
+        self._left = deque(each for each in planned.requests if each.key not in self.kept)
+        self._waiting: dict[Future[_Answered], _Request] = {}
+        self._tried: Counter[str] = Counter()
+        self._more = 1.0  # tokens counted for each that was estimated, at most so far
+
+    def all(self, at_once: int) -> None:
+        """Ask until all is answered or the budget ends; what was sent is kept also when this is interrupted."""
+        pool = DaemonThreadPool(at_once)
+        try:
+            for _ in track(range(len(self._left)), "Judging"):
+                while self._waiting or self._left:
+                    checkpoint()
+                    self._send(pool, at_once)
+                    if not self._waiting or self._keep_next():
+                        break
+        except BaseException:
+            self._keep_sent()
+            raise
+        finally:
+            pool.shutdown()
+
+    def _send(self, pool: DaemonThreadPool, at_once: int) -> None:
+        job = current_job()
+        while self._left and len(self._waiting) < (at_once if self.asked else 1):
+            request = self._left[0]
+            self.stopped = self._problem_with(request)
+            if self.stopped is not None:  # until those that wait have taken less than their share
+                return
+            self._waiting[pool.submit(_answered, self._planned, request, job)] = self._left.popleft()
+
+    def _problem_with(self, request: _Request) -> str | None:
+        sent = [*self._waiting.values(), request]
+        into = sum(each.tokens for each in sent)
+        out = sum(_room(self._planned.judge, len(each.documents)) for each in sent)
+        return self._planned.budget.problem(self.used[0] + int(self._more * into), self.used[1] + int(self._more * out))
+
+    def _keep_next(self) -> bool:
+        """Keep the next answer; whether its request is done with."""
+        done, _ = wait(self._waiting, return_when=FIRST_COMPLETED)
+        return self._keep(next(iter(done)))
+
+    def _keep(self, done: Future[_Answered]) -> bool:
+        request, found = self._waiting[done], done.result()
+        self._tried[request.key] += 1
+        self.asked, self.said = self.asked + 1, found.text
+        self.used = self.used[0] + found.tokens[0], self.used[1] + found.tokens[1]
+        room = _room(self._planned.judge, len(request.documents))
+        self._more = max(self._more, found.tokens[0] / max(request.tokens, 1), found.tokens[1] / room)
+        grades: list[Json] = [*grades_in(found.text, len(request.documents), self._planned.judge.highest)]
+        record: JsonObject = {
+            "query": request.query,
+            "documents": [*request.documents],
+            "grades": grades,
+            "source": self._planned.judge.model,
+        }
+        self.kept[request.key] = record
+        if None in grades and self._tried[request.key] < _TRIES:
+            self._left.appendleft(request)
+            del self._waiting[done]
+            return False
+        line = json_line({"key": request.key, **record}).encode()
+        append_bytes(self._path, line, after=self._end, like=self._out)
+        self._end += len(line)
+        del self._waiting[done]  # only now: an interrupt before has it kept once more, in the same place
+        return True
+
+    def _keep_sent(self) -> None:
+        """Keep what comes within some seconds of what was sent; a second interrupt waits no longer."""
+        until = time.monotonic() + _LAST_SECONDS
+        while self._waiting and time.monotonic() < until:
+            for each in wait(self._waiting, timeout=until - time.monotonic(), return_when=FIRST_COMPLETED).done:
+                if each.exception() is not None:
+                    del self._waiting[each]
+                else:
+                    self._keep(each)
 
 
 def _votes(planned: Plan, kept: Mapping[str, JsonObject]) -> dict[str, dict[str, list[int]]]:
@@ -353,32 +450,24 @@ def _votes(planned: Plan, kept: Mapping[str, JsonObject]) -> dict[str, dict[str,
     return {query: dict(sorted(own.items())) for query, own in found.items()}
 
 
-def _graded(planned: Plan, request: _Request) -> tuple[JsonObject, tuple[int, int], str]:
-    """One request's grades, null for documents that got none in two tries, the tokens both took, and the last words."""
-    key, used = os.environ.get(KEY, "").strip(), (0, 0)
+class _Answered(NamedTuple):
+    """What the model said, and the tokens it took."""
+
+    text: str
+    tokens: tuple[int, int]
+
+
+def _answered(planned: Plan, request: _Request, job: Job | None) -> _Answered:
+    """Ask one request."""
+    key = os.environ.get(KEY, "").strip()
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
     def send() -> HttpResponse:
         return ask("POST", planned.where, request.body, headers, largest=_LARGEST, silence=120.0, seconds=300.0)
 
-    grades: list[int | None] = []
-    text = ""
-    for _ in range(_TRIES):
+    with working_for(job):
         answer = ask_again(send, planned.where, key=KEY, attempts=6, pause=1.0)
-        text, tokens = _content(answer, planned.where, request)
-        used = used[0] + tokens[0], used[1] + tokens[1]
-        grades = grades_in(text, len(request.documents), planned.judge.highest)
-        if None not in grades:
-            break
-    listed: list[Json] = [*grades]
-    documents: list[Json] = [*request.documents]
-    record: JsonObject = {
-        "query": request.query,
-        "documents": documents,
-        "grades": listed,
-        "source": planned.judge.model,
-    }
-    return record, used, text
+        return _Answered(*_content(answer, planned.where, request))
 
 
 def _content(answer: HttpResponse, where: str, request: _Request) -> tuple[str, tuple[int, int]]:
