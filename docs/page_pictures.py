@@ -52,7 +52,30 @@ def main(out: Path) -> None:
             _taken(browser, url, "page", out, partial(_found, asked="q=read a file"), WIDE)
             for name, act in (("judge", _judged), ("step", _stepped), ("feature", _explained)):
                 _taken(browser, url, name, out, act)
+        take_desk(browser, folder, out)
         browser.close()
+
+
+def take_desk(browser: Browser, folder: Path, out: Path) -> None:
+    """The judging page, after two made-up judges have graded some documents by the keys below."""
+    lines = (CODE / "qrels.tsv").read_text().splitlines()[1:41]
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n")
+    words = ("serve", "--pairs", folder / "pairs.tsv", "--collection", CODE, "--judge", folder / "desk.qrels")
+    with _started(words) as url:
+        for judge, keys in (("ben", "32013201320132013210"), ("ann", "3201320032113201")):
+            _taken(browser, url, "desk", out, partial(_graded, judge=judge, keys=keys), WIDE)
+
+
+def _graded(page: Page, judge: str, keys: str) -> None:
+    """So many documents have a grade, and their agreement is told."""
+    page.evaluate(f"localStorage.setItem('querywise.judge', '{judge}')")
+    page.goto("/")
+    page.wait_for_selector("#progress-title")
+    for key in keys:
+        with page.expect_response("**/v1/judging"):
+            page.keyboard.press(key)
+        page.wait_for_selector("#main[aria-busy=false]")
+    page.wait_for_timeout(5_000)
 
 
 def _fitted(folder: Path) -> None:
@@ -74,6 +97,13 @@ def _served(folder: Path, model: str) -> Iterator[str]:
     """The address of a service of a model, with the last part of the judged queries."""
     known = ("--data", folder / "parts" / "S5.txt", "--queries", folder / "parts" / "queries.jsonl")
     words = ("serve", folder / model, "--index", folder / "index", *known, "--judge", folder / "given.qrels")
+    with _started(words) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _started(words: Iterable[object]) -> Iterator[str]:
+    """The address of a service."""
     environment = {**os.environ, "QUERYWISE_TOKEN": TOKEN}
     command = [str(QUERYWISE), *map(str, words), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:

@@ -34,6 +34,7 @@ from querywise.data.click_judgments import read_gains, read_manifest
 from querywise.data.collections import Collection, Document, read_collection, write_collection
 from querywise.data.fields import Fields, FieldSpec, read_fields, write_fields
 from querywise.data.folds import make_folds, write_parts
+from querywise.data.judge_log import Line
 from querywise.data.judged import Judged
 from querywise.data.judgements import read_grades, write_judgements
 from querywise.data.letor import read_letor, write_letor
@@ -74,7 +75,7 @@ from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.resume import Record, _Store
-from querywise.service.judging import JudgementFile
+from querywise.service.judging import JudgementFile, JudgesFile
 from querywise.service.responses import ApiError
 from querywise.service.schema import KnownQuery
 from querywise.storage import load, save
@@ -211,6 +212,10 @@ def compacted(path: Path, number: int) -> None:
     file = JudgementFile(path, whole_bytes=0)
     file.judge(KnownQuery("q", "jaguar"), "D1", number)
     file.compact()
+
+
+def judged_by_name(path: Path, number: int) -> None:
+    JudgesFile(path).keep(lambda _: Line("ann", "q", "D1", number, ""))
 
 
 def grade_of(path: Path) -> int:
@@ -438,6 +443,7 @@ WRITES = {
     ),
     "a grade": Write(judged, grade_of),
     "a grade in a log": Write(lambda path, number: judged(path, number, whole_bytes=0), grade_of),
+    "a grade of a judge with a name": Write(judged_by_name, grade_of),
     "a log that is compacted": Write(compacted, grade_of),
     "a click": Write(click, clicked, counted=True),
     "a click that is packed": Write(click_and_pack, clicked, counted=True),

@@ -12,7 +12,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -31,7 +31,9 @@ from querywise.data.click_judgments import read_manifest as read_click_manifest
 from querywise.data.collections import Collection, collection_of, write_collection
 from querywise.data.fields import Fields, FieldSpec
 from querywise.data.folds import Fold, make_folds
+from querywise.data.judge_log import Line
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import read_judgements
 from querywise.data.letor import (
     read_letor,
     side_runs,
@@ -60,6 +62,10 @@ from querywise.exports.writing import check_export_folder, export_hybrid, export
 from querywise.jobs.boosts import requests
 from querywise.jobs.clicks import ClickOptions, learn
 from querywise.jobs.clicks import write as write_clicks
+from querywise.jobs.judge import Budget, Judge, Plan
+from querywise.jobs.judge import _read_answers as read_answers
+from querywise.jobs.judge import _requests as planned_requests
+from querywise.jobs.judge import _votes as votes_of
 from querywise.jobs.next import read_draw, write_draw
 from querywise.jobs.online import as_json, estimated, examine, sentences
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -94,7 +100,7 @@ from querywise.runtime.files import SEAL, crc32_of, digest_of, sealed
 from querywise.runtime.resume import finish_jobs, resuming
 from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import workers
-from querywise.service.judging import JudgementFile
+from querywise.service.judging import JudgementFile, JudgesFile
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.online import Online
 from querywise.service.schema import InterleaveRequest, KnownQuery, Query
@@ -646,6 +652,39 @@ def _use_judging(folder: Path) -> None:
     assert made.of("q4") == {"D1": 1}
 
 
+def _asked_judge(kept: Mapping[str, JsonObject]) -> Plan:
+    judge, pool = Judge("http://localhost:1/v1/chat/completions#m"), {"q1": ["D1", "D2"], "q2": ["D1"]}
+    requests = tuple(planned_requests(judge, pool, {"q1": "one", "q2": "two"}, {"D1": "a text", "D2": "another"}))
+    return Plan(judge, "http://localhost:1/", 3, requests, kept, Budget())
+
+
+def _make_answers(folder: Path) -> None:
+    with (folder / "cheap.qrels.answers.jsonl").open("w") as out:
+        for each in _asked_judge({}).requests:
+            answer = {"query": each.query, "documents": [*each.documents], "grades": [2], "source": "m"}
+            out.write(json.dumps({"key": each.key, **answer}) + "\n")
+
+
+def _use_answers(folder: Path) -> None:
+    kept, _ = read_answers(folder / "cheap.qrels.answers.jsonl")
+    planned = _asked_judge(kept)
+    votes = [grade for own in votes_of(planned, kept).values() for each in own.values() for grade in each]
+    assert all(0 <= grade <= 3 for grade in votes), votes
+
+
+def _make_judges(folder: Path) -> None:
+    (folder / "judged.qrels").write_text("q1 0 D1 1\n")
+    lines = 'q1 0 D1 2\nq1 ann D1 3\nq1 bob D1 1\nq1 bob D1 undo\nq1 ann D2 note "a word"\nq1 bob D2 -\n'
+    (folder / "judged.qrels.judged-log").write_text(lines)
+
+
+def _use_judges(folder: Path) -> None:
+    made = JudgesFile(folder / "judged.qrels", most_bytes=10**6)
+    finite([each.grade for each in read_judgements(folder / "judged.qrels")])
+    made.keep(lambda _: Line("eve", "q4", "D1", 1, ""))
+    assert made.look(lambda found: found.grades_of("eve")) == {"q4": {"D1": 1}}
+
+
 # Exports
 
 
@@ -940,6 +979,15 @@ FORMATS = (
         ("service/judging.py", "data/judgements.py"),
         named=("judged.qrels",),
     ),
+    Format(
+        "a log of judges with names",
+        _make_judges,
+        _use_judges,
+        unsigned,
+        ("service/judging.py", "data/judge_log.py", "data/judgements.py"),
+        named=("judged.qrels",),
+    ),
+    Format("kept answers of a judge", _make_answers, _use_answers, unsigned, ("jobs/judge.py",), linked=True),
     Format("an export of models", _make_export, _use_export, _sign_inner, _EXPORT),
     *(
         Format(f"an export for {engine}", _make_hybrid(engine), _use_hybrid, _sign_inner, _EXPORT)

@@ -43,7 +43,6 @@ OTHERS = {
     "exports/scripts/upload_elasticsearch.py": "as check_parity.py",
     "exports/scripts/transform.py": "as check_parity.py",
     "exports/transform.py": "a script in this package",
-    "jobs/judge.py": "the answer of a service",
     "jobs/trials.py": "the answers of a process that it started",
     "methods/method.py": "what an option of the command line says",
     "online/interleaving.py": "the digits of a hash",

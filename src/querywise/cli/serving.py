@@ -15,8 +15,9 @@ from querywise.runtime.progress import shown
 if TYPE_CHECKING:
     from querywise.exports.target import Written
     from querywise.runtime.values import Json, JsonObject
+    from querywise.service.api import Api
+    from querywise.service.hosting import Hosting
     from querywise.service.lookup import Lookup
-    from querywise.service.service import Service
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
@@ -57,6 +58,16 @@ def serve(
         Path | None,
         typer.Option(help="A file for the grades that results are given on the page, as TREC qrels; needs a token."),
     ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Serve the judging page, without a model: the file of `querywise next`, or qrels whose pairs are "
+            "graded anew. Needs --collection and --judge."
+        ),
+    ] = None,
+    collection: Annotated[
+        Path | None, typer.Option(help="With --pairs: the text collection with the documents and queries.")
+    ] = None,
     against: Against = None,
     log: Log = None,
     share: Share = 1.0,
@@ -65,7 +76,24 @@ def serve(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Answer ranking requests over HTTP, with a page at / to look at the model; one replaced on disk is taken up."""
+    """Answer ranking requests over HTTP, with a page at / to look at the model; one replaced on disk is taken up.
+
+    With --pairs the page is for judging instead, by people with names: see docs/judging.md.
+    """
+    if pairs is not None or collection is not None:
+        unused = (model, index, data, embed, against, log, demo or None)
+        if pairs is None or collection is None or judge is None or any(each is not None for each in unused):
+            raise DataError(
+                "The judging page takes --pairs, --collection and --judge, and neither a model nor an index."
+            )
+        token = _prepared(token_file, None, None, quiet=quiet)
+        from querywise.jobs.desk import open_desk
+        from querywise.service.desk import desk_api
+
+        with shown(quiet=quiet):
+            desk = open_desk(pairs, collection, judge, token, queries)
+        _run(desk, host, port, allowed_host, desk_api(desk))
+        return
     if (model is None) != demo:
         raise DataError("Name a model folder, or say --demo for the embedded collection; one of the two.")
     if demo and (index or data or queries or embed):
@@ -169,14 +197,14 @@ def _prepared(token_file: Path | None, against: Path | None, log: Path | None, *
     return token
 
 
-def _run(service: Service, host: str, port: int, allowed_host: list[str] | None) -> None:
+def _run(service: Hosting, host: str, port: int, allowed_host: list[str] | None, api: Api | None = None) -> None:
     import logging
 
     from querywise.service.server import run
 
     if service.token is None and host not in ("127.0.0.1", "localhost", "::1"):
         logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
-    run(service, host, port, allowed_host=allowed_host or ())
+    run(service, host, port, api, allowed_host=allowed_host or ())
 
 
 def _check_installed() -> None:

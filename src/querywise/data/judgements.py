@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.compressed import first_words, lines_of, read_packed_text
+from querywise.data.judge_log import LOG_BESIDE, JudgeLog, lines_of_log
 from querywise.data.rows import is_missing, query_numbers, rows_of
 from querywise.display.words import counted
 from querywise.errors import DataError
@@ -24,7 +25,6 @@ from querywise.runtime.files import atomic_text, read_stored_text
 
 Grades = Mapping[str, Mapping[str, int]]  # query → document → grade
 
-LOG_BESIDE = ".judged-log"  # ends the name of the file with grades that are newer than those of the file beside it
 UNKNOWN = -(2**62)  # the grade of a document that nobody judged
 _NAMES = {
     "query": ("query", "qid", "query_id", "query-id"),
@@ -47,15 +47,6 @@ class Judgement(NamedTuple):
     query: str
     document: str
     grade: int
-    where: str
-
-
-class Logged(NamedTuple):
-    """A line of a log of judgements; the grade is None where it was taken back."""
-
-    query: str
-    document: str
-    grade: int | None
     where: str
 
 
@@ -171,25 +162,15 @@ def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
 def read_judgements(path: str | os.PathLike[str]) -> Iterator[Judgement]:
     """The judgements of a file in either form; a pair that is judged twice must have one grade.
 
-    Where a service that is judged on has a log beside the file, the last grade of a pair in the log counts.
+    Where a service that is judged on has a log beside the file, the last grade of a pair in the log counts; of judges
+    with names, the median of their grades.
     """
     log = Path(path).with_name(Path(path).name + LOG_BESIDE)
-    newer = {each[:2]: each for each in logged(log, read_stored_text(log))} if log.is_file() else {}
+    newer = JudgeLog(lines_of_log(log, read_stored_text(log))).newest() if log.is_file() else {}
     yield from (each for each in parsed(path, read_packed_text(Path(path))) if each[:2] not in newer)
-    for query, document, grade, where in newer.values():
+    for (query, document), (grade, where) in newer.items():
         if grade is not None:
             yield Judgement(query, document, grade, where)
-
-
-def logged(path: Path, text: str) -> Iterator[Logged]:
-    """The lines of a log: a grade each, or `-` where one was taken back. A last line without an end is not complete."""
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        words, where = line.split(" "), f"{path}:{number}"
-        if len(words) != 4 or not (words[3] == "-" or re.fullmatch(r"[+-]?[0-9]{1,9}", words[3])):
-            raise DataError(
-                f"{where}: expected 'query 0 document grade', the grade a number or -; found {line[:80]!r}."
-            )
-        yield Logged(words[0], words[2], None if words[3] == "-" else int(words[3]), where)
 
 
 def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
@@ -297,9 +278,14 @@ def write_judgements(
     path: Path, query_ids: Sequence[str], grades: Sequence[Mapping[str, int]], *, source: str = "0"
 ) -> None:
     """TREC qrels: `query 0 document grade`, query after query. source: who judged, in the place of the unused 0."""
-    for name in (source, *query_ids, *(document for each in grades for document in each)):
+    lines = qrels(dict(zip(query_ids, grades, strict=True)), source)
+    with atomic_text(path) as out:
+        out.writelines(lines)
+
+
+def qrels(grades: Grades, source: str = "0") -> list[str]:
+    """Make the lines of TREC qrels; see `write_judgements`."""
+    for name in (source, *grades, *(document for each in grades.values() for document in each)):
         if not name or re.search(r"\s", name):
             raise DataError(f"{name!r} cannot stand in TREC qrels: it is empty or has a space in it.")
-    with atomic_text(path) as out:
-        for query, own in zip(query_ids, grades, strict=True):
-            out.writelines(f"{query} {source} {document} {grade}\n" for document, grade in own.items())
+    return [f"{query} {source} {document} {own[document]}\n" for query, own in grades.items() for document in own]

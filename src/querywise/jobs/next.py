@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from querywise.data.compressed import lines_of
-from querywise.data.judgements import Grades, read_grades
+from querywise.data.compressed import first_words, lines_of
+from querywise.data.judgements import Grades, grades_of, read_grades, read_judgements
 from querywise.data.runs import read_runs
 from querywise.errors import DataError
 from querywise.evaluation.next_judgments import UNIFORM, Estimated, Pair, draw, estimate
@@ -28,7 +28,7 @@ def run(
 ) -> tuple[Estimated, list[Pair]]:
     """Estimate by the draw in a file, which is made if it is not there; and what comes next."""
     systems = read_runs(runs)
-    known: Grades = read_grades(judged) if judged is not None and judged.exists() else {}
+    known: Grades = grades_of(read_judgements(judged)) if judged is not None and judged.exists() else {}
     if not out.exists():
         labels = None if cheap is None else read_grades(cheap)
         write_draw(out, draw(systems, known, measure=measure, cheap=labels, uniform=uniform, seed=seed))
@@ -45,6 +45,11 @@ def write_draw(path: Path, pairs: Sequence[Pair]) -> None:
             if any(letter in name for name in each[:2] for letter in "\t\n\r"):
                 raise DataError(f"{each.query!r}, {each.document!r}: an id with a tab or an end of line in it.")
             out.write(f"{each.query}\t{each.document}\t{each.share!r}\t{each.priority!r}\n")
+
+
+def is_draw(path: Path) -> bool:
+    """Whether a file begins as a draw does."""
+    return tuple(first_words(path)) == _HEADING
 
 
 def read_draw(path: Path) -> list[Pair]:

@@ -103,9 +103,9 @@ class Api(FastAPI):
             raise unexpected
 
 
-def add_static_files(app: FastAPI) -> None:
-    """Add a route for each file; they are read once, here."""
-    for path, name in FILES.items():
+def add_static_files(app: FastAPI, first: str = "index.html") -> None:
+    """Add a route for each file; they are read once, here. first: the page at /."""
+    for path, name in {**FILES, "/": first}.items():
         content, kind = (_PAGE / name).read_bytes(), _KINDS[Path(name).suffix]
 
         def page(content: bytes = content, kind: str = kind) -> Response:

@@ -25,10 +25,10 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.service.api import FILES
 from querywise.service.documents import FeatureColumns
+from querywise.service.hosting import Hosting
 from querywise.service.limits import Limits
 from querywise.service.responses import ApiError, error_response
 from querywise.service.schema import UnreadBatch, WeightsRequest, WithDocuments, sizes
-from querywise.service.service import Service
 
 _Result = TypeVar("_Result")
 _Asking = TypeVar("_Asking", bound=WithDocuments | WeightsRequest)
@@ -51,7 +51,7 @@ class Guard:
     hosts: the names that requests may be sent to; None: any. Requests are counted and timed too.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, hosts: Hosts | None = None) -> None:
+    def __init__(self, app: ASGIApp, service: Hosting, hosts: Hosts | None = None) -> None:
         self._app = app
         self._service = service
         self._hosts = hosts

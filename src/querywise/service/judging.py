@@ -1,4 +1,8 @@
-"""Judgements that are given on the page, kept as TREC qrels, with the texts of their queries in a file beside it."""
+"""Judgements that are given on the page, kept as TREC qrels.
+
+`JudgementFile` has one grade for a pair, and the texts of its queries in a file beside it; `JudgesFile` has those of
+several judges, with names.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,13 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from querywise.data.collections import TEXTS_BESIDE
-from querywise.data.judgements import LOG_BESIDE, grades_of, logged, parsed, write_judgements
+from querywise.data.judge_log import LOG_BESIDE, NOBODY, JudgeLog, Line, lines_of_log
+from querywise.data.judgements import grades_of, parsed, write_judgements
 from querywise.data.query_table import json_line, read_queries
 from querywise.errors import DataError
 from querywise.runtime.files import append_bytes, check_writable, read_regular_file
@@ -29,9 +34,11 @@ LOG_BYTES = 1_000_000  # that a log may have whatever the size of the file: tens
 WHOLE_BYTES = 100_000  # of a file that is written whole with every grade, which takes milliseconds
 MOST_GRADE = 9  # what one key can type
 LOCK_SECONDS = 2.0  # for others to finish writing
+MOST_JUDGES = 50  # with names, in one file
 _USUAL_GRADE = 3  # the highest, where no judged data says another
 _PACKED = (".gz", ".xz")
 logger = logging.getLogger("querywise.service")
+_Result = TypeVar("_Result")
 
 
 class _State(NamedTuple):
@@ -76,9 +83,7 @@ class JudgementFile:
     @staticmethod
     def opened(path: Path, token: str | None, *, usual: int = 0) -> JudgementFile:
         """The file of a service with this token; refused if it has none, or if the file cannot be used."""
-        if token is None:
-            said = f"judge={str(path)!r}: judging needs a token. Set QUERYWISE_TOKEN, or name a file that has one."
-            raise DataError(said, arguments=("judge", "token_file"))
+        require_token(path, token)
         return JudgementFile(path, usual=usual)
 
     def of(self, query: str) -> dict[str, int]:
@@ -118,34 +123,11 @@ class JudgementFile:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep others from writing, in this process and elsewhere; refused if somebody else takes long."""
-        said = f"{self.path}: somebody else is writing to it"
-        with contextlib.ExitStack() as held:
-            if not self._changing.acquire(timeout=LOCK_SECONDS):
-                raise ApiError(503, "locked", f"The judgement was not kept. {said}. Try again in a moment.")
-            held.callback(self._changing.release)
-            try:
-                try:
-                    lock = self.path.with_name(f".{self.path.name}.lock")
-                    held.enter_context(locked(lock, busy=said, seconds=LOCK_SECONDS))
-                except DataError as error:
-                    raise ApiError(503, "locked", f"The judgement was not kept. {error}") from None
-                yield
-            except (DataError, OSError) as error:
-                raise ApiError(500, "not_kept", f"The judgement was not kept. {error}") from None
+        with alone(self.path, self._changing):
+            yield
 
     def _check(self) -> None:
-        """Refuse files that cannot be written, before anything is served."""
-        if self.path.suffix in _PACKED:
-            raise DataError(
-                f"{self.path}: judgements are written as plain text; name a file without {self.path.suffix}."
-            )
-        for path in (self.path, self.log, self.texts):
-            check_writable(path)
-            if path.exists() and not path.is_file():
-                raise DataError(f"{path}: not a regular file; name one, or a new one.")
-            if path.exists() and not os.access(path, os.W_OK):
-                raise DataError(f"{path}: no permission to write to this file.")
+        check_files(self.path, self.log, self.texts)
 
     def _states(self) -> tuple[_State | None, ...]:
         return _state(self.path), _state(self.log), _state(self.texts)
@@ -182,8 +164,13 @@ class JudgementFile:
         """The grades with those in the log after so many bytes, their size, and where its last complete line ends."""
         found = self._content(self.log)[end:]
         found, changed = found[: found.rfind(b"\n") + 1], dict(grades)
-        for query, document, grade, _ in logged(self.log, _decoded(self.log, found)):
-            size += _put(changed, query, document, grade)
+        for line in lines_of_log(self.log, _decoded(self.log, found)):
+            if line.judge != NOBODY:
+                said = (
+                    f"{line.where}: judges with names grade pairs into this file. Serve those pairs, or name another."
+                )
+                raise DataError(said, arguments=("judge", "pairs"))
+            size += _put(changed, line.query, line.document, line.grade)
         return changed, size, end + len(found)
 
     def _ids_of_texts(self) -> tuple[set[str], int]:
@@ -245,6 +232,121 @@ class JudgementFile:
                 f"The file of judgements is full: it may have {self._most} bytes. Start the service with another file."
             )
             raise ApiError(413, "file_full", message)
+
+
+class JudgesFile:
+    """A qrels file beside whose log judges with names append their grades; nothing in either is changed or removed.
+
+    path: the file; an empty one is made with the first line of the log. `highest`: the highest grade to be given.
+    """
+
+    def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES) -> None:
+        self.path = path.resolve() if path.is_symlink() else path
+        self.log = self.path.with_name(self.path.name + LOG_BESIDE)
+        self._most = most_bytes
+        self._changing = threading.Lock()
+        check_files(self.path, self.log)
+        self._found, self._end, self._lines = JudgeLog(), 0, 0
+        self._read_at: _State | None = None
+        with self._changing:
+            self._read()
+        content = read_regular_file(self.path, self.path.parent, most_bytes) if self.path.exists() else b""
+        given = [each.grade for each in parsed(self.path, _decoded(self.path, content))]
+        given += [grade for own in self._found.by_pair.values() for grade in own.values()]
+        self.highest = min(max([_USUAL_GRADE, *given]), MOST_GRADE)
+
+    def look(self, seen: Callable[[JudgeLog], _Result]) -> _Result:
+        """Return what a function makes of the log as it is now."""
+        with held(self.path, self._changing):
+            self._read()
+            return seen(self._found)
+
+    def keep(self, made: Callable[[JudgeLog], Line | None]) -> None:
+        """Append the line that a function makes of the log as it is now, if it makes one."""
+        with alone(self.path, self._changing):
+            self._read()
+            checkpoint()  # nothing is written for a request that was given up
+            line = made(self._found)
+            if line is None:
+                return
+            if line.judge not in self._found.judges and len(self._found.judges) >= MOST_JUDGES:
+                raise ApiError(422, "many_judges", f"There are {MOST_JUDGES} judges; no more names are taken.", "judge")
+            content = line.text.encode()
+            if self._end + len(content) > self._most:
+                message = f"The log of judgements is full: it may have {self._most} bytes. Start with another file."
+                raise ApiError(413, "file_full", message)
+            if not self.path.exists():
+                write_judgements(self.path, (), ())
+            append_bytes(self.log, content, after=self._end, like=self.path)
+            self._found.add(line)
+            self._end, self._lines, self._read_at = self._end + len(content), self._lines + 1, _state(self.log)
+
+    def _read(self) -> None:
+        """Take up what others have appended; read all of it again if the log was replaced."""
+        now = _state(self.log)
+        if now == self._read_at:
+            return
+        if now is None or not _grown(self._read_at, now):
+            self._found, self._end, self._lines, self._read_at = JudgeLog(), 0, 0, None
+        if now is None:
+            return
+        found = read_regular_file(self.log, self.log.parent, self._most)[self._end :]
+        found = found[: found.rfind(b"\n") + 1]
+        lines = list(lines_of_log(self.log, _decoded(self.log, found), self._lines + 1))
+        for line in lines:
+            self._found.add(line)
+        self._end, self._lines, self._read_at = self._end + len(found), self._lines + len(lines), now
+
+
+def require_token(path: Path, token: str | None) -> None:
+    """Refuse to keep judgements where anybody could give them."""
+    if token is None:
+        said = f"judge={str(path)!r}: judging needs a token. Set QUERYWISE_TOKEN, or name a file that has one."
+        raise DataError(said, arguments=("judge", "token_file"))
+
+
+def check_files(path: Path, *beside: Path) -> None:
+    """Refuse files that cannot be written, before anything is served."""
+    if path.suffix in _PACKED:
+        raise DataError(f"{path}: judgements are written as plain text; name a file without {path.suffix}.")
+    for each in (path, *beside):
+        check_writable(each)
+        if each.exists() and not each.is_file():
+            raise DataError(f"{each}: not a regular file; name one, or a new one.")
+        if each.exists() and not os.access(each, os.W_OK):
+            raise DataError(f"{each}: no permission to write to this file.")
+
+
+@contextlib.contextmanager
+def held(path: Path, changing: threading.Lock) -> Iterator[None]:
+    """Keep other threads from a file; refused if one takes long, or if the file cannot be read or written."""
+    if not changing.acquire(timeout=LOCK_SECONDS):
+        raise ApiError(503, "locked", f"{path}: somebody else is writing to it. Try again in a moment.")
+    try:
+        yield
+    except (DataError, OSError) as error:
+        raise ApiError(500, "not_read", f"The judgements cannot be read. {error}") from None
+    finally:
+        changing.release()
+
+
+@contextlib.contextmanager
+def alone(path: Path, changing: threading.Lock) -> Iterator[None]:
+    """Keep others from writing, in this process and elsewhere; refused if somebody else takes long."""
+    said = f"{path}: somebody else is writing to it"
+    with contextlib.ExitStack() as kept:
+        if not changing.acquire(timeout=LOCK_SECONDS):
+            raise ApiError(503, "locked", f"The judgement was not kept. {said}. Try again in a moment.")
+        kept.callback(changing.release)
+        try:
+            try:
+                lock = path.with_name(f".{path.name}.lock")
+                kept.enter_context(locked(lock, busy=said, seconds=LOCK_SECONDS))
+            except DataError as error:
+                raise ApiError(503, "locked", f"The judgement was not kept. {error}") from None
+            yield
+        except (DataError, OSError) as error:
+            raise ApiError(500, "not_kept", f"The judgement was not kept. {error}") from None
 
 
 def id_of_text(text: str) -> str:

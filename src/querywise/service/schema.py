@@ -252,6 +252,94 @@ class Judging(Struct):
     grades: dict[str, int]
 
 
+_Name = Annotated[str, Meta(max_length=100)]
+_Id = Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+class PairGrade(Struct, forbid_unknown_fields=True):
+    """The grade that a judge gives a pair, in the place of the one before; null takes it back."""
+
+    judge: _Name
+    query: _Id
+    document: _Id
+    grade: Annotated[int, Meta(ge=0, le=9)] | None
+
+
+class PairNote(Struct, forbid_unknown_fields=True):
+    """What a judge notes of a pair, in the place of the note before; an empty one removes it."""
+
+    judge: _Name
+    query: _Id
+    document: _Id
+    note: str
+
+
+class Undo(Struct, forbid_unknown_fields=True):
+    """Take the last grade of a judge back that was not taken back yet."""
+
+    judge: _Name
+
+
+class JudgedBy(Struct):
+    """A judge, and how many of the pairs the judge has graded."""
+
+    name: str
+    graded: int
+
+
+class JudgingState(Struct):
+    """What there is to judge, and how far it is. `in_turn`: how many pairs from the first on somebody has graded."""
+
+    file: str
+    highest: int
+    pairs: int
+    queries: int
+    graded: int
+    graded_twice: int
+    in_turn: int
+    drawn: bool
+    judges: list[JudgedBy]
+    rules: dict[str, str]
+
+
+class PairToJudge(Struct):
+    """A pair as one judge sees it, at its place in that judge's order. `others`: their grades, once this judge has one.
+
+    `graded`: how many pairs this judge has graded. `cut`: whether the document has more text than is shown.
+    """
+
+    place: int
+    pairs: int
+    graded: int
+    query: str
+    document: str
+    query_text: str
+    title: str
+    text: str
+    cut: bool
+    grade: int | None
+    note: str
+    others: dict[str, int] | None
+
+
+class PairAgreement(Struct):
+    """How far two judges agree. `weighted_kappa`: with the ends of its 95 % interval; `problem`: why there is none."""
+
+    first: str
+    second: str
+    pairs: int
+    queries: int
+    same: float | None
+    weighted_kappa: tuple[float, float, float] | None
+    problem: str | None = None
+
+
+class AgreementResponse(Struct):
+    """Every two judges, those with most grades first."""
+
+    agreements: list[PairAgreement]
+
+
 class InterleaveRequest(Struct, forbid_unknown_fields=True):
     """Two to five rankings of one query, by any engines: for each its name and the ids of its documents, best first.
 

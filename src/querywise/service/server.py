@@ -18,6 +18,7 @@ from querywise.runtime.threads import one_blas_thread
 from querywise.service.connection import Connection
 from querywise.service.connections import Connections
 from querywise.service.guards import Guard, Hosts
+from querywise.service.hosting import Hosting
 from querywise.service.routes import create_api
 from querywise.service.service import Service
 
@@ -36,7 +37,7 @@ class Server(uvicorn.Server):
     connections: how many there may be.
     """
 
-    def __init__(self, service: Service, api: FastAPI, hosts: Hosts, connections: int) -> None:
+    def __init__(self, service: Hosting, api: FastAPI, hosts: Hosts, connections: int) -> None:
         config = uvicorn.Config(
             Guard(api, service, hosts),
             http=Connection,
@@ -83,7 +84,7 @@ class Server(uvicorn.Server):
 
 
 def run(
-    service: Service, host: str, port: int, api: FastAPI | None = None, *, allowed_host: Sequence[str] = ()
+    service: Hosting, host: str, port: int, api: FastAPI | None = None, *, allowed_host: Sequence[str] = ()
 ) -> None:
     """Serve until a signal to stop.
 
@@ -100,10 +101,11 @@ def run(
     hosts.add(listening.getsockname()[0])
     logger = logging.getLogger("querywise.service")
     shown = f"[{host}]" if ":" in host else host
-    logger.info(
-        "querywise serves model %s on http://%s:%d", service.models.current.version, shown, listening.getsockname()[1]
-    )
-    server = Server(service, create_api(service) if api is None else api, hosts, most)
+    logger.info("querywise serves %s on http://%s:%d", service.serves, shown, listening.getsockname()[1])
+    if api is None:
+        assert isinstance(service, Service), "another service brings its application"
+        api = create_api(service)
+    server = Server(service, api, hosts, most)
     # The objects made so far stay alive. Frozen, they are not scanned again: a full scan takes longer than an answer.
     gc.collect()
     gc.freeze()

@@ -18,11 +18,11 @@ from querywise.contracts.answers import Answer
 from querywise.errors import DataError
 from querywise.runtime.threads import DaemonThreadPool
 from querywise.service.gateway import Gateway
+from querywise.service.hosting import Hosting
 from querywise.service.judging import JudgementFile
 from querywise.service.limits import BoundedThreadPool, Limits, Turns
 from querywise.service.loaded_model import LoadedModel, ModelFolder, Outcome
 from querywise.service.lookup import Lookup
-from querywise.service.metrics import Metrics
 from querywise.service.online import Online
 from querywise.service.query_vectors import QueryVectors
 from querywise.service.responses import ApiError
@@ -36,7 +36,7 @@ _SAMPLED_QUERIES = 4  # queries of a request whose distance is computed for the 
 _SAMPLES_PER_SECOND = 20  # requests for which that is done
 
 
-class Service:
+class Service(Hosting):
     """The state of the service.
 
     token: what requests must carry; None: requests need no token.
@@ -60,6 +60,7 @@ class Service:
         gateway: Gateway | None = None,
         poll_seconds: float = 1.0,
     ) -> None:
+        super().__init__(limits, token)
         self.models = models
         self.lookup = lookup or Lookup()
         self.gateway = gateway
@@ -70,26 +71,25 @@ class Service:
             online.require_alike(models.current)
             self._check(online.against.current)
             online.against.accept = self._check
-        self.limits = limits or Limits()
-        self.token = token
         self.judging = None if judge is None else self._judged_in(judge)
         self.retrain = retrain
         self.poll_seconds = poll_seconds
         self.refresh_seconds = _REFRESH_SECONDS
-        self.metrics = Metrics()
         self.readers = BoundedThreadPool(self.limits, threads=1)  # decoding holds Python's lock: one body at a time
         self.threads = BoundedThreadPool(self.limits)
         self.long = BoundedThreadPool(self.limits)  # so that no other ranking waits for those that take seconds
         self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
         self.long_explainers = BoundedThreadPool(self.limits, spare=True)  # nor short explanations for long ones
         self.turns = Turns(self.limits)  # in the event loop
-        self.judges = BoundedThreadPool(self.limits)  # a disk that does not answer holds nobody else up
         self.vectors = QueryVectors(self.lookup, self.limits)
         self._watcher = DaemonThreadPool(2)  # a folder that does not answer holds nobody up
-        self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
-        self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0
         self._held_bytes = 0  # of large bodies that are being answered
+
+    @property
+    def serves(self) -> str:
+        """Say what is served, in the words of the log."""
+        return f"model {self.models.current.version}"
 
     def _check(self, model: LoadedModel) -> None:
         """Raise an error for a model that does not fit what it is to rank."""

@@ -12,7 +12,7 @@ export class Problem extends Error {
   }
 }
 
-export async function ask(purpose, path, body) {
+export async function ask(purpose, path, body, kind = "json") {
   running[purpose]?.abort();
   const control = new AbortController();
   running[purpose] = control;
@@ -25,7 +25,7 @@ export async function ask(purpose, path, body) {
   let said;
   try {
     answer = await fetch(path, { ...options, signal: control.signal });
-    said = await answer.json().catch((error) => {
+    said = await (answer.ok && kind === "text" ? answer.text() : answer.json()).catch((error) => {
       if (control.signal.aborted) throw error;
       return null;
     });

@@ -1,0 +1,68 @@
+"""Opening the judging page: the pairs to judge, their texts, and how judges' agreement is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from querywise.data.collections import read_collection
+from querywise.data.judge_log import Pair
+from querywise.data.judgements import Grades, read_grades
+from querywise.errors import DataError
+from querywise.evaluation.agreement import agree
+from querywise.jobs.next import is_draw, read_draw
+from querywise.service.desk import Desk, ShownDocument
+from querywise.service.judging import JudgesFile, require_token
+
+
+def open_desk(pairs: Path, collection: Path, judge: Path, token: str | None, queries: Path | None = None) -> Desk:
+    """Read everything that the page shows.
+
+    Args:
+        pairs: A draw of `querywise next`, of which what was judged before it is left out; or qrels, whose grades are
+            not looked at.
+        collection: The text collection that has the documents, and the queries.
+        judge: Qrels beside which grades are kept.
+        token: What requests must carry.
+        queries: Texts of queries, where the collection has none.
+
+    Returns:
+        The service behind the page.
+
+    Raises:
+        DataError: If there is no token, nothing to judge, a text is lacking, or a file cannot be read or written.
+
+    """
+    require_token(judge, token)
+    assert token is not None
+    wanted, drawn = _pairs(pairs)
+    file, found = JudgesFile(judge), read_collection(collection, queries=queries)
+    table = found.queries
+    texts = {} if table is None else dict(zip(table.ids, table.texts or (), strict=False))
+    named = {document for _, document in wanted}
+    documents = {each.id: ShownDocument(each.title, each.text) for each in found.documents() if each.id in named}
+    for query, document in wanted:
+        if not (texts.get(query) or "").strip():
+            raise DataError(f"Query {query!r} of {pairs} has no text in {queries or collection}; judges need it.")
+        if document not in documents:
+            raise DataError(f"Document {document!r} of query {query!r} in {pairs} is not in {collection}.")
+    known = {query: text for query, _ in wanted if (text := texts[query]) is not None}
+    return Desk(file, wanted, known, documents, agreeing, drawn=drawn, token=token)
+
+
+def _pairs(path: Path) -> tuple[list[Pair], bool]:
+    """The pairs in the order of the file, and whether they are a draw."""
+    if is_draw(path):
+        drawn = [(each.query, each.document) for each in read_draw(path) if each.priority > 0]
+        if not drawn:
+            raise DataError(f"{path}: all of this draw was judged before it was made; nothing is left to judge.")
+        return drawn, True
+    return [(query, document) for query, own in read_grades(path).items() for document in own], False
+
+
+def agreeing(first: Grades, second: Grades) -> tuple[float, tuple[float, float, float] | None]:
+    """Return the share of equal grades, and weighted kappa with its interval, None where it cannot be told."""
+    found = agree(first, second).measures
+    kappa = found["weighted kappa"]
+    return found["same grade"].value, None if np.isnan(kappa.value) else (kappa.value, kappa.low, kappa.high)
