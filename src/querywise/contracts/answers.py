@@ -1,7 +1,7 @@
-"""How a fitted ranker scores queries: all that explanations, exports, routing, metrics, the oracle and the page need.
+"""How a fitted ranker scores queries: everything that explanations, exports, routing, metrics and the page need.
 
-An Answer holds the models that score a query's documents and their weights, the training queries behind them, and the
-query's position. Its readers do not depend on the kind of ranker.
+An Answer holds the models that score a query's documents, the models' weights, the training queries behind them and the
+query's position. Code that reads an Answer does not depend on the kind of ranker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Made = TypeVar("_Made")
 
 
 class Once(Generic[_Made]):
-    """A function without arguments that is called once at most: what it gave is kept."""
+    """A function without arguments that is called at most once; its result is cached."""
 
     __slots__ = ("_made", "_make")
 
@@ -34,7 +34,7 @@ class Once(Generic[_Made]):
         self._make: Callable[[], _Made] | None = make
 
     def __call__(self) -> _Made:
-        """What it gives."""
+        """Return the result, computing it on the first call."""
         if self._make is not None:
             self._made = self._make()
             self._make = None
@@ -42,9 +42,9 @@ class Once(Generic[_Made]):
 
 
 class Terms(NamedTuple):
-    """What each feature adds to a document's score, documents × features, in the model's own features.
+    """The contribution of each feature to each document's score (documents × features), in the model's own features.
 
-    Rows sum to the score, up to what all documents of the query have in common.
+    Each row sums to the score, up to a constant that all documents of the query share.
     """
 
     labels: tuple[str, ...]
@@ -53,7 +53,7 @@ class Terms(NamedTuple):
 
     @staticmethod
     def of(seen: Candidates, rows: Rows, parts: Floats) -> Terms:
-        """Those of a model on some of the documents as they are."""
+        """Return the contributions of a model that uses the features as they are, for some documents."""
         return Terms(tuple(map(seen.feature_label, range(seen.features.shape[1]))), seen.features[rows], parts)
 
 
@@ -61,15 +61,15 @@ class Model(Protocol):
     """One scoring function."""
 
     def predict(self, seen: Candidates, /) -> Floats:
-        """One score per document."""
+        """Return one score per document."""
         ...
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
-        """The parts of the scores of some documents, or why a score is not a sum over features."""
+        """Return each feature's contribution to some documents' scores, or why a score is not a sum over features."""
         ...
 
     def form(self) -> Form:
-        """What an engine could run, or why it cannot."""
+        """Return the model as an engine can run it, or why it cannot."""
         ...
 
 
@@ -77,31 +77,34 @@ class Models(Protocol):
     """Several scoring functions."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of models."""
         ...
 
     def __getitem__(self, number: int, /) -> Model:
-        """One of them."""
+        """Return one model by its index."""
         ...
 
     def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
-        """One score per document, each query scored by the model named for it."""
+        """Return one score per document; `model` gives the index of the model for each query."""
         ...
 
     def scores(self, candidates: Candidates, /) -> Floats:
-        """Documents × models: every document under every model."""
+        """Return documents × models: the score of every document by every model."""
         ...
 
     def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
-        """One score per document: Σ shares of each model's scores, brought to 0 … 1 within the query first."""
+        """Return one score per document: the models' scores, scaled to 0 … 1 per query, summed with weights `shares`."""
         ...
 
 
 class PretrainedModels(NamedTuple):
-    """What is known of models trained before any query arrives.
+    """Models that were trained before any query arrives.
 
-    whom: the queries that a model is for, in words. usable: models with training pairs; the global model replaces the
-    others. taught: how many training queries each was trained on, where the models are few enough to show.
+    Attributes:
+        whom: describes the queries that a model serves.
+        usable: which models have training pairs; the global model replaces the others.
+        taught: the number of training queries of each model, if there are few enough models to show.
+
     """
 
     whom: Callable[[int], str]
@@ -118,11 +121,14 @@ def _no_shares() -> csr_array:
 
 
 class Local(NamedTuple):
-    """The models that queries have beside the global one.
+    """The local models of the queries, in addition to the global model.
 
-    shares: the weight of each model, queries × models; an empty row is the global model. scale: what happens to a
-    model's scores within the query before they are added up: nothing, brought to 0 … 1, to mean 0 and spread 1, or to
-    the share of documents below. stored: of models trained before any query arrives.
+    Attributes:
+        shares: the weight of each model, queries × models; an empty row means the global model.
+        scale: how a model's scores are scaled within the query before they are summed: not at all, to 0 … 1, to mean 0
+            and standard deviation 1, or to the share of documents that score lower.
+        stored: details of models that were trained before any query arrives.
+
     """
 
     models: Once[Models] = Once(_no_models)
@@ -132,14 +138,21 @@ class Local(NamedTuple):
 
 
 class TrainingQueries(NamedTuple):
-    """The training queries of a nearest-neighbour ranker.
+    """The training queries of a nearest-neighbor ranker.
 
-    limit: the distance from the nearest of them beyond which the global model is used; infinite without such a limit.
-    distances: of each query from the nearest of them; `few` of so many of the first. away: of one query, by number,
-    from some of them. gradients: of each one's loss at the global model, where known, and the factor of each in a
-    model beside its weight. lost: which queries have no position at all. far: which back off to the global model, those
-    without a position and those beyond the limit. weights: of each training query in the model that scores a query,
-    queries × training queries, where models are trained on them.
+    Attributes:
+        limit: the distance to the nearest training query beyond which the global model is used; infinite if there is no
+            such limit.
+        distances: returns the distance from each query to its nearest training query.
+        few: the same for the first queries only, given how many.
+        away: returns the distances from one query, given its index, to some training queries.
+        gradients: returns the gradient of each training query's loss at the global model, if known, and the factor by
+            which each is multiplied in a model, in addition to its weight.
+        lost: returns which queries have no position at all.
+        far: returns which queries fall back to the global model: those without a position and those beyond the limit.
+        weights: returns the weight of each training query in the model that scores a query, queries × training queries,
+            if models are trained on weighted queries.
+
     """
 
     query_ids: tuple[str, ...]
@@ -157,10 +170,15 @@ class TrainingQueries(NamedTuple):
 class Place(NamedTuple):
     """The positions of queries.
 
-    by: what gives a query its position, any of text, vector, columns and documents. classes: those that a query may be
-    given with, which then decide. points: a row per query, where there are positions. known: the training queries that
-    distances are measured to. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
-    without any; None where the position does not depend on documents. vectorless: at the mean without a vector.
+    Attributes:
+        by: what determines a query's position: any of text, vector, columns and documents.
+        classes: the classes that a query may carry; if it has one, the class decides.
+        points: one row per query, if queries have positions.
+        known: the training queries that distances are measured to.
+        nearest_to_relevant: the stored model nearest to each query's relevant documents, −1 if it has none; None if the
+            position does not depend on documents.
+        vectorless: which queries have no vector and are placed at the mean.
+
     """
 
     by: Callable[[], tuple[str, ...]]
@@ -172,7 +190,7 @@ class Place(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The (α, β) of a training query."""
+    """The (α, β) of a training query: the scale and shift of its scores."""
 
     query_id: str
     scale: float
@@ -180,7 +198,7 @@ class Moved(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Groups of training queries: how many there are, with one query to learn from, and with none."""
+    """The number of groups of training queries, of groups with a single query, and of empty groups."""
 
     groups: int
     of_one_query: int
@@ -188,7 +206,7 @@ class Sizes(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """What was tried in cross-validation: its mean gain per query, the standard error of that, whether it was taken."""
+    """A cross-validated candidate: its mean gain per query, the gain's standard error, and whether it was chosen."""
 
     tried: str
     gain: float
@@ -198,13 +216,17 @@ class Gain(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What fitting found: a classifier's F1, the sizes of clusters, the (α, β) of training queries.
+    """Results of fitting: a classifier's F1, the sizes of clusters, the (α, β) of training queries.
 
-    elsewhere: the scores are another system's, so the time to look them up is meaningless. gains: of what was compared
-    with one set of weights for all queries, where that was chosen among others. feature: the one that is the score,
-    where documents are ranked by one. refused: why no engine can run the ranker whatever its models are. power: the
-    power of a query's number of documents with which the time for its scores grows; 2 where all pairs of documents are
-    compared.
+    Attributes:
+        elsewhere: the scores come from another system, so the time to look them up is meaningless.
+        gains: the gains of each candidate over one set of weights for all queries, if one was chosen by
+            cross-validation.
+        feature: the feature whose value is the score, if documents are ranked by a single feature.
+        refused: why no engine can run the ranker, whatever its models are.
+        power: the exponent p if scoring n documents takes time proportional to n^p; 2 if all pairs of documents are
+            compared.
+
     """
 
     f1: float | None = None
@@ -218,9 +240,13 @@ class Facts:
 
 
 class Blended(NamedTuple):
-    """The rankers that a blend is made of, one for each of its models.
+    """The rankers of a blend, one for each of its models.
 
-    answers: theirs to the same queries. names: what they are called. usual: their weights in the global model.
+    Attributes:
+        answers: their answers to the same queries.
+        names: their names.
+        usual: their weights in the global model.
+
     """
 
     answers: tuple[Answer, ...]
@@ -229,9 +255,12 @@ class Blended(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """The first-stage runs that models weigh: none negative, with sum 1.
+    """First-stage runs and their weights, which are non-negative and sum to 1.
 
-    common: the weights in the global model. weights: queries × runs.
+    Attributes:
+        common: the weights in the global model.
+        weights: returns the weights, queries × runs.
+
     """
 
     names: tuple[str, ...]
@@ -243,11 +272,18 @@ _NOTHING_LOCAL = Local()
 
 
 class Answer(NamedTuple):
-    """How a fitted ranker scores some queries. Parts that take time are computed on first access.
+    """How a fitted ranker scores some queries. Expensive parts are computed on first access.
 
-    seen: the documents as the models get them. common: the global model. varies: whether any query can have another
-    model. local: the models that score, and the weight of each. place: the positions of the queries. blend: of a blend
-    alone, the rankers in it. runs: of a ranker that fuses runs alone. facts: what fitting found.
+    Attributes:
+        seen: the documents with the features that the models use.
+        common: returns the global model.
+        varies: whether some queries may have a model of their own.
+        local: the models that score, and their weights.
+        place: the positions of the queries.
+        blend: the rankers of a blend; None for any other ranker.
+        runs: the runs of a ranker that fuses runs; None for any other ranker.
+        facts: returns the results of fitting.
+
     """
 
     seen: Candidates
@@ -262,12 +298,12 @@ class Answer(NamedTuple):
 
     @property
     def members(self) -> tuple[Answer, ...]:
-        """The answers of the rankers that a blend is made of; none of any other ranker."""
+        """The answers of a blend's rankers; empty for any other ranker."""
         return () if self.blend is None else self.blend.answers
 
     @property
     def highest_power(self) -> int:
-        """The power of the slowest part: its own, or that of a member."""
+        """The largest exponent of scoring time, of this ranker or of its members; see `Facts.power`."""
         return max([self.facts().power, *(each.highest_power for each in self.members)])
 
     @property
@@ -277,16 +313,16 @@ class Answer(NamedTuple):
 
     @property
     def neighbourly(self) -> tuple[Answer, ...]:
-        """The answers in it that go by training queries nearby: itself, or those of the members of a blend."""
+        """The answers that depend on nearby training queries: this one, or those of a blend's members."""
         own = self.place is not None and self.place.known is not None
         return (self,) if own else tuple(found for each in self.members for found in each.neighbourly)
 
     def by_everyone(self) -> Floats:
-        """One score per document, by the global model."""
+        """Return one score per document, by the global model."""
         return self.everyone.predict(self.seen)
 
     def chosen(self) -> Ints:
-        """The number of the one model that scores each query; −1 is the global model."""
+        """Return the index of the one model that scores each query; −1 is the global model."""
         rows = self.local.shares()
         found = np.full(rows.shape[0], -1, dtype=np.int64)
         some = np.flatnonzero(np.diff(rows.indptr))
@@ -294,69 +330,69 @@ class Answer(NamedTuple):
         return found
 
     def answering(self, query: int) -> Model:
-        """The one model that scores a query."""
+        """Return the one model that scores a query."""
         number = int(self.chosen()[query]) if self.varies else -1
         return self.everyone if number < 0 else self.local.models()[number]
 
 
 @runtime_checkable
 class Answers(Protocol):
-    """Whatever can return its Answer to queries."""
+    """Anything that can return an Answer for queries."""
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """The answer to these."""
+        """Return the answer for these queries."""
         ...
 
 
 class Scorer(Protocol):
-    """Whatever scores documents."""
+    """Anything that scores documents."""
 
     def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document."""
+        """Return one score per document."""
         ...
 
 
 def adapter_of(ranker: Scorer | None) -> QueryAdapter | None:
-    """What adapts the vectors of queries for a ranker; None if it was trained on vectors as they are."""
+    """Return the adapter of a ranker's query vectors, or None if the ranker was trained on unadapted vectors."""
     return getattr(ranker, "adapter_", None)
 
 
 class Opaque:
-    """A scoring function of which nothing is known but its scores."""
+    """A scoring function about which nothing is known except its scores."""
 
     def __init__(self, ranker: Scorer) -> None:
         self.ranker = ranker
 
     def predict(self, seen: Candidates, /) -> Floats:
-        """One score per document."""
+        """Return one score per document."""
         return self.ranker.predict(seen)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Refusal:
-        """None that are known."""
+        """Return a refusal: the contributions of features are unknown."""
         return no_sum(type(self.ranker))
 
     def form(self) -> Refusal:
-        """None that is known."""
+        """Return a refusal: the form of the model is unknown."""
         return no_form(type(self.ranker))
 
 
 def alone(model: Model, candidates: Candidates) -> Answer:
-    """The answer of one model for all queries."""
+    """Return the answer of a ranker with one model for all queries."""
     return Answer(candidates, lambda: model, Once(lambda: model.predict(candidates)))
 
 
 def refused(answer: Answer, why: Refusal) -> Answer:
-    """The same answer, of a ranker that no engine can run."""
+    """Return the same answer, marked as one that no engine can run."""
     return answer._replace(facts=lambda: replace(answer.facts(), refused=why))
 
 
 def answer_of(ranker: Scorer, candidates: Candidates) -> Answer:
-    """The answer of a ranker; of one that only predicts, its scores alone."""
+    """Return a ranker's answer; for a ranker with only `predict`, an answer that has scores and nothing else."""
     return ranker.answer(candidates) if isinstance(ranker, Answers) else alone(Opaque(ranker), candidates)
 
 
 class _Global(Scorer, Answers, Protocol):
-    """A fitted ranker of one model for all queries."""
+    """A fitted ranker with one model for all queries."""
 
 
 def picked(
@@ -369,7 +405,10 @@ def picked(
     place: Place,
     facts: Callable[[], Facts] = Facts,
 ) -> Answer:
-    """The answer by one stored model for each query, named by `choose`; −1 is the global model."""
+    """Return the answer of a ranker that scores each query by one stored model.
+
+    `choose` gives its index, −1 for the global model.
+    """
     chosen = Once(choose)
     return Answer(
         seen,
@@ -383,28 +422,31 @@ def picked(
 
 
 def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) -> Floats:
-    """Scores by the one model chosen for each query; −1 is the global one."""
+    """Return scores by the one model chosen for each query; −1 is the global model."""
     if np.count_nonzero(chosen >= 0) == len(chosen):
         return models.pick(seen, chosen)
     return local_or_global(seen, chosen >= 0, lambda queries, part: models.pick(part, chosen[queries]), everyone)
 
 
 def one_each(chosen: Ints, count: int) -> csr_array:
-    """The shares of queries with one model each, by its number; −1 is the global model."""
+    """Return the weights, queries × models, of queries that each use one model, given its index.
+
+    −1 is the global model.
+    """
     local = chosen >= 0
     pointers = np.concatenate([[0], np.cumsum(local)])
     return csr_array((np.ones(int(local.sum())), chosen[local], pointers), shape=(len(chosen), count))
 
 
 def own_each(local: Bools) -> csr_array:
-    """The shares of queries that have a model of their own each, where they are local."""
+    """Return the weights, queries × models, if each local query has its own model."""
     return one_each(np.where(local, np.cumsum(local) - 1, -1), int(local.sum()))
 
 
 def local_or_global(
     candidates: Candidates, local: Bools, score: Callable[[Ints, Candidates], Floats], everyone: Scorer
 ) -> Floats:
-    """Scores of the queries that have a model of their own, and of the others by the global one."""
+    """Return scores by `score` for queries with a local model, and by the global model for the others."""
     count = np.count_nonzero(local)
     if not count:
         return everyone.predict(candidates)

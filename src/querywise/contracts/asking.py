@@ -1,7 +1,7 @@
-"""What a ranker may be given, and what all rankers have in common.
+"""Input checks that all rankers share.
 
-`predict` and `answer` take Candidates, a Judged set or a table; `fit` says what it takes. Labels are taken off in one
-place, here. A score belongs to a row: those of a table come back in its order.
+`predict` and `answer` take Candidates, a Judged set or a table; each `fit` documents its own input. Labels are removed
+here and nowhere else. Scores follow rows: the scores of a table come back in the table's order.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ _Fitted = TypeVar("_Fitted")
 
 
 class AnyRanker(Estimator):
-    """What all rankers have in common: parameters by name, a repr, and methods that explain what they are given.
+    """Base class of rankers: parameters by name, a repr, and clear errors for unsuitable input.
 
-    A ranker has `fit` and `_answer`, of Candidates with the features it was trained on; `_predict` where scores alone
-    take less time. After `fit`, `feature_count_` and `feature_names_` are those of the data; a `fit` that needs them
-    sets them. Where the candidates were found by adapted query vectors, `adapter_` adapts those of new queries.
+    A ranker has `fit` and `_answer`, which takes Candidates with the features it was trained on, and `_predict` if
+    scores
+    alone can be computed faster. After `fit`, `feature_count_` and `feature_names_` are those of the data; a `fit` that
+    needs
+    them earlier sets them itself. If the candidates were found by adapted query vectors, `adapter_` adapts those of new
+    queries.
     """
 
     feature_count_: int
@@ -44,23 +47,24 @@ class AnyRanker(Estimator):
 
     @property
     def missing_policy(self) -> str:
-        """What it does with missing values.
+        """How missing values are handled.
 
-        zero: what is absent in a file or request is 0, and NaN is refused. mean: NaN becomes the mean of training, with
-        a column that marks it. native: NaN goes to the side that trees have learned for it.
+        zero: features missing in a file or request are 0, and NaN is an error. mean: NaN becomes the training mean, and
+        an extra
+        column marks it. native: NaN goes to the side of the split that the trees learned for it.
         """
         return ZERO
 
     def predict(self, candidates: Asked, /) -> Floats:
-        """One score per document, in the order of the rows; only scores of one query can be compared."""
+        """Return one score per document, in the order of the rows; scores are comparable only within a query."""
         seen = ready(self, candidates)
         scores = self._predict(seen)
         return scores if isinstance(candidates, (Candidates, Judged)) else seen.in_source_order(scores)
 
     def answer(self, candidates: Asked, /) -> Answer:
-        """How these queries are scored: the scores, the models behind them, and what explains them.
+        """Return how these queries are scored: the scores, the models behind them, and what explains them.
 
-        Its `seen` are the documents, grouped by query.
+        The answer's `seen` holds the documents, grouped by query.
         """
         return self._answer(ready(self, candidates))
 
@@ -71,7 +75,7 @@ class AnyRanker(Estimator):
         raise NotImplementedError
 
     def with_adapter(self, adapter: QueryAdapter) -> Self:
-        """Keep what moved the vectors that the candidates were found by, for those of new queries."""
+        """Keep the adapter of the vectors that found the candidates, to adapt those of new queries."""
         self.adapter_ = adapter
         return self
 
@@ -86,9 +90,9 @@ class AnyRanker(Estimator):
 
 
 class OneModel(AnyRanker):
-    """A ranker of one model for all queries, which is itself: it has `fit` and `_predict`.
+    """Base class of rankers that are themselves one model for all queries, with `fit` and `_predict`.
 
-    `terms` and `form` say more of it, where there is more to say.
+    Subclasses override `terms` and `form` if they have feature contributions or an exportable form.
     """
 
     def _predict(self, seen: Candidates, /) -> Floats:
@@ -98,16 +102,16 @@ class OneModel(AnyRanker):
         return alone(self, seen)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
-        """What each feature adds to the scores of some documents; here, that nothing is known of it."""
+        """Return each feature's contribution to some documents' scores; by default, a refusal."""
         return no_sum(type(self))
 
     def form(self) -> Form:
-        """What an engine can run; here, that none can."""
+        """Return the model as an engine can run it; by default, a refusal."""
         return no_form(type(self))
 
 
 def ready(ranker: AnyRanker, asked: Asked) -> Candidates:
-    """The candidates, if the ranker is fitted and they have the features it was trained on; refused otherwise."""
+    """Return the candidates, after checking that the ranker is fitted and that they have its features."""
     candidates = asked if isinstance(asked, Candidates) else as_candidates(asked, ranker)
     try:
         count, names = ranker.feature_count_, ranker.feature_names_
@@ -119,9 +123,10 @@ def ready(ranker: AnyRanker, asked: Asked) -> Candidates:
 
 
 def as_candidates(asked: Asked, ranker: Scorer) -> Candidates:
-    """The documents without their labels, of whatever a fitted ranker is asked about.
+    """Return the documents without their labels, from any input that a fitted ranker accepts.
 
-    Of a table: the columns that the ranker was trained on where these have names, else as `from_frame` finds them.
+    From a table, the columns that the ranker was trained on if these have names, else the columns `from_frame` would
+    use.
     """
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
@@ -140,31 +145,31 @@ def as_candidates(asked: Asked, ranker: Scorer) -> Candidates:
 
 
 def policy_of(ranker: _Fitted) -> str:
-    """What a ranker does with missing values; see AnyRanker.missing_policy."""
-    policy: str = getattr(ranker, "missing_policy", ZERO)  # rankers of users need not inherit AnyRanker
+    """Return how a ranker handles missing values; see AnyRanker.missing_policy."""
+    policy: str = getattr(ranker, "missing_policy", ZERO)  # users' own rankers need not inherit from AnyRanker
     return policy
 
 
 def missing_for(ranker: Scorer) -> Missing:
-    """Whether a ranker takes documents with missing values."""
+    """Return how to read missing values for a ranker."""
     return reading_for(policy_of(ranker))
 
 
 def facts_of(ranker: Scorer) -> Facts:
-    """What fitting a ranker found."""
+    """Return the results of fitting a ranker."""
     count, names = getattr(ranker, "feature_count_", 0), getattr(ranker, "feature_names_", None)
     return answer_of(ranker, nobody(count, names)).facts()
 
 
 def nobody(feature_count: int, feature_names: tuple[str, ...] | None) -> Candidates:
-    """Candidates without a query: to get from a ranker what is the same for all queries."""
+    """Return candidates with no query, to read what a ranker's answers have in common for all queries."""
     return Candidates(np.zeros((0, feature_count)), np.zeros(1, np.int64), (), feature_names=feature_names)
 
 
 def _explained(fit: Callable[..., _Fitted]) -> Callable[..., _Fitted]:
-    """A method `fit` that says what it takes where it is called as others are called: with a table, or with X and y.
+    """Wrap `fit` so that a table, or X and y, raises an error that says what to pass instead.
 
-    Its validation part is looked at too, whether it is used or not.
+    The validation set is checked too, even if the ranker does not use it.
     """
 
     @wraps(fit)
@@ -196,7 +201,7 @@ def _not_taken(name: str, data: tuple[Any, ...], call: str = "fit") -> str:
 
 
 def _named(thing: Any) -> str:
-    """What something is, in a few words."""
+    """Return a short description of an object."""
     kind, shape = type(thing), getattr(thing, "shape", None)
     module = "" if kind.__module__ in ("builtins", "numpy") else f"{kind.__module__.partition('.')[0]} "
     name = "numpy array" if kind.__name__ == "ndarray" else f"{module}{kind.__name__}"

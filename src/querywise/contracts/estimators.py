@@ -1,4 +1,4 @@
-"""What every estimator is: parameters by name, as scikit-learn has them, and a repr that is the code to make it."""
+"""Base class of estimators: parameters by name, as in scikit-learn, and a repr that is the code to construct them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from querywise.display.tables import table
 from querywise.errors import DataError
 from querywise.runtime.parameters import is_fitted, parameter_names, parameters_of
 
-Parameter: TypeAlias = Any  # whatever the constructor of an estimator takes
-_WIDTH = 100  # characters of a repr in one line
-_LONGEST = 500  # characters of a value that is no estimator
+Parameter: TypeAlias = Any  # anything that an estimator's constructor takes
+_WIDTH = 100  # longest repr that stays on one line, in characters
+_LONGEST = 500  # longest repr of a value that is not an estimator, in characters
 
 
 class Estimator:
-    """Parameters by name and a short repr, of whatever stores the arguments of its constructor under their names.
+    """Parameters by name and a short repr, for any class that stores its constructor's arguments under their names.
 
-    Names of parts are joined by two underscores: `learner__l2` is `l2` of the learner, `rankers__0` the first
-    ranker of a list. `sklearn.clone`, pipelines and searches of scikit-learn need no more.
+    Names of nested parameters are joined by two underscores: `learner__l2` is `l2` of the learner, `rankers__0` the
+    first
+    ranker of a list. scikit-learn's `clone`, pipelines and searches need nothing else.
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Parameter]:
-        """The arguments it was constructed with, by name; with `deep` also those of its parts."""
+        """Return the constructor's arguments by name; with `deep`, also those of nested estimators."""
         found = parameters_of(self)
         for name, part in [*_parts_of(found)] if deep else ():
             found |= {name: part, **{f"{name}__{each}": value for each, value in part.get_params().items()}}
         return found
 
     def set_params(self, **parameters: Parameter) -> Self:
-        """Set parameters by name, those of parts included; what was learned stays until the next fit."""
+        """Set parameters by name, including nested ones; learned values stay until the next fit."""
         own = parameter_names(type(self))
-        for name in sorted(parameters, key=lambda each: each.count("__")):  # a part first, then what is inside of it
+        # an estimator first, then its own parameters
+        for name in sorted(parameters, key=lambda each: each.count("__")):
             first, _, rest = name.partition("__")
             if first not in own:
                 raise DataError(_unknown(self, first, own))
@@ -44,7 +46,7 @@ class Estimator:
             part = next((each for each in parts if name.startswith(f"{each}__")), None)
             if not rest:
                 setattr(self, name, parameters[name])
-            elif name in parts:  # one of a list
+            elif name in parts:  # an item of a list
                 changed = [parameters[name] if each == int(rest) else old for each, old in enumerate(present)]
                 setattr(self, first, type(present)(changed))
             elif part is not None:
@@ -54,11 +56,14 @@ class Estimator:
         return self
 
     def __sklearn_clone__(self) -> Self:
-        """A new one with copies of its parameters that has learned nothing; a part given fitted stays fitted."""
+        """Return an unfitted copy with copies of the parameters.
+
+        A nested estimator that was passed fitted stays fitted.
+        """
         return type(self)(**{name: _copied(value) for name, value in parameters_of(self).items()})
 
     def __repr__(self) -> str:
-        """The expression that makes it, with the parameters that differ from their defaults."""
+        """Return the expression that constructs the estimator, with the parameters that differ from their defaults."""
         given = [*_given(self)]
         line = f"{type(self).__name__}({', '.join(given)})"
         if len(line) <= _WIDTH and "\n" not in line:
@@ -67,7 +72,7 @@ class Estimator:
         return f"{type(self).__name__}(\n    {inside},\n)"
 
     def _repr_html_(self) -> str:
-        """The same for notebooks: a table of its parts and what differs from the defaults, and one of everything."""
+        """Return HTML for notebooks: a table of the non-default parameters, and one of all parameters."""
         every = [*_rows(self)]
         told = [each for each in every if each.told]
         state = "fitted" if is_fitted(self) else "not fitted"
@@ -80,7 +85,7 @@ class Estimator:
 
 
 def _parts_of(parameters: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The estimators among parameters by name, and those in lists by name and number."""
+    """Yield the estimators among the parameters by name, and those in lists by name and index."""
     for name, value in parameters.items():
         several = isinstance(value, (list, tuple))
         for number, each in enumerate(value if several else (value,)):
@@ -102,7 +107,7 @@ def _no_part(thing: Estimator, name: str, first: str, parts: list[str]) -> str:
 
 
 def _copied(value: Any) -> Any:
-    """A parameter for another estimator: parts are copied, with what those that are fitted have learned."""
+    """Return a copy of a parameter for another estimator; nested estimators keep what they have learned."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(_copied, value)) if type(value) in (list, tuple) else copy.deepcopy(value)
     if not isinstance(value, Estimator):
@@ -114,7 +119,7 @@ def _copied(value: Any) -> Any:
 
 
 def _given(thing: Estimator) -> Iterator[str]:
-    """The arguments that differ from their defaults, as one would write them; those without a default come first."""
+    """Yield the arguments that differ from their defaults, as source code; those without a default come first."""
     for name, parameter in inspect.signature(type(thing)).parameters.items():
         value = getattr(thing, name)
         if parameter.default is parameter.empty:
@@ -124,7 +129,7 @@ def _given(thing: Estimator) -> Iterator[str]:
 
 
 class _Row(NamedTuple):
-    """A parameter in a table; told: it is a part, or differs from its default."""
+    """A parameter in a table; `told` marks nested estimators and parameters that differ from their defaults."""
 
     name: str
     value: str
@@ -132,7 +137,7 @@ class _Row(NamedTuple):
 
 
 def _rows(thing: Estimator, before: str = "") -> Iterator[_Row]:
-    """Every parameter of an estimator by its full name, each followed by those of the parts in it."""
+    """Yield every parameter of an estimator by its full name, each followed by its own nested parameters."""
     for name, parameter in inspect.signature(type(thing)).parameters.items():
         value = getattr(thing, name)
         parts = dict(_parts_of({name: value}))
@@ -149,7 +154,7 @@ def _table(rows: list[_Row]) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as one would write it; what has no such form by its class alone, and never by its address."""
+    """Return a value as source code, or only its class name if its repr would show a memory address."""
     if isinstance(value, Estimator):
         return repr(value)
     if type(value) in (list, tuple):

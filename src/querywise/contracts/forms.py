@@ -1,4 +1,4 @@
-"""What an engine can run of a model: a weighted sum, a forest, or why nothing."""
+"""The forms of a model that an engine can run: a weighted sum, a forest, or a refusal."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Linear:
 
 @dataclass(frozen=True)
 class Leaf:
-    """The value of the documents in this leaf."""
+    """A leaf and the value that it gives a document."""
 
     value: float
 
 
 @dataclass(frozen=True)
 class Split:
-    """A document goes low where the feature's value is at most the threshold."""
+    """A split: documents whose feature value is at most the threshold go to the low side."""
 
     column: int
     threshold: float
@@ -44,7 +44,7 @@ class Forest:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A sentence that says why something is not available."""
+    """A sentence that explains why something is not available."""
 
     reason: str
 
@@ -54,7 +54,7 @@ Form: TypeAlias = Linear | Forest | Refusal
 
 
 def nodes(form: Runnable) -> Iterator[Split | Leaf]:
-    """Every node of the trees, from each root on, the low side first; a weighted sum has none."""
+    """Yield every node of the trees, depth first from each root, the low side first; a weighted sum has no nodes."""
     waiting = [] if isinstance(form, Linear) else list(reversed(form.trees))
     while waiting:
         node = waiting.pop()
@@ -64,19 +64,19 @@ def nodes(form: Runnable) -> Iterator[Split | Leaf]:
 
 
 def depends_on_the_list(whose: type, does: str, instead: str = "") -> Refusal:
-    """Why something whose scores depend on all documents of the query cannot be exported."""
+    """Return why a model whose scores depend on all documents of the query cannot be exported."""
     return Refusal(f"A {whose.__name__} cannot be exported: it {does}; {_WITHIN} {instead}".rstrip())
 
 
 def no_form(whose: type) -> Refusal:
-    """Why something that is neither a weighted sum nor a forest cannot be exported."""
+    """Return why a model that is neither a weighted sum nor a forest cannot be exported."""
     return Refusal(
         f"A {whose.__name__} cannot be exported: the engines run weighted sums and trees, and it is neither."
     )
 
 
 def no_missing(whose: type, does: str) -> Refusal:
-    """Why something that handles missing values cannot be exported."""
+    """Return why a model that handles missing values cannot be exported."""
     return Refusal(
         f"A {whose.__name__} cannot be exported: {does}, and an engine's model gets 0 for a feature that a document "
         "does not have, as if that were its value. Fill missing values as the engine does, with 0, fit that and export "
@@ -85,7 +85,7 @@ def no_missing(whose: type, does: str) -> Refusal:
 
 
 def no_sum(whose: type) -> Refusal:
-    """Why a score that is not a sum over features has no parts."""
+    """Return why a score that is not a sum over features has no contributions to show."""
     return Refusal(
         f"A {whose.__name__}'s score is not a sum over features, so there are no parts to show. Linear "
         "models, trees, and rankers made of them have some."
@@ -93,13 +93,17 @@ def no_sum(whose: type) -> Refusal:
 
 
 def name_in_engine(name: str, number: int, stored: int | None) -> str:
-    """What a model is called in an engine, from the name of its export.
+    """Return the name of a model in an engine, from the name of its export.
 
-    number: of the model among those stored, −1 for the global one. stored: how many there are; None where one model
-    answers all queries.
+    Args:
+        name: the name of the export.
+        number: the index of the stored model, −1 for the global one.
+        stored: the number of stored models; None if one model scores all queries.
 
-    >>> name_in_engine("shop", -1, None), name_in_engine("shop", -1, 20), name_in_engine("shop", 3, 20)
-    ('shop', 'shop-global', 'shop-03')
+    Example:
+        >>> name_in_engine("shop", -1, None), name_in_engine("shop", -1, 20), name_in_engine("shop", 3, 20)
+        ('shop', 'shop-global', 'shop-03')
+
     """
     if stored is None:
         return name

@@ -1,6 +1,6 @@
-"""The contracts of the library, on one page. For type checking only: nothing needs to inherit from them.
+"""The library's protocols on one page. They are for type checking only: no class needs to inherit from them.
 
-Optional abilities are protocols of their own, checked at run time.
+Optional abilities are separate protocols, checked at run time.
 """
 
 from __future__ import annotations
@@ -52,128 +52,134 @@ Metric: TypeAlias = Literal["euclidean", "cosine"]
 
 
 class Fittable(Protocol):
-    """Whatever can be fitted and then scores documents: enough to be compared."""
+    """Anything that can be fitted and then scores documents: the minimum that a comparison needs."""
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Learn from judged documents; `valid` may decide when to stop."""
+        """Fit to judged documents; `valid` may decide when to stop."""
         ...
 
     def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, in the order of the rows; only scores of one query can be compared."""
+        """Return one score per document, in the order of the rows; scores are comparable only within a query."""
         ...
 
 
 class Ranker(Fittable, Protocol):
-    """Whatever scores documents once it has been fitted, and reports how."""
+    """Anything that can be fitted, scores documents, and explains its scores."""
 
     feature_count_: int
     feature_names_: tuple[str, ...] | None
 
     def predict(self, candidates: Asked, /) -> Floats:
-        """One score per document, in the order of the rows; only scores of one query can be compared."""
+        """Return one score per document, in the order of the rows; scores are comparable only within a query."""
         ...
 
     def answer(self, candidates: Asked, /) -> Answer:
-        """How these queries are scored: the scores, the models behind them, and what explains them."""
+        """Return how these queries are scored: the scores, the models behind them, and what explains them."""
         ...
 
 
 class Learner(Ranker, Protocol):
-    """A ranker of one model for all queries, which can be trained with query weights.
+    """A ranker with one model for all queries that can be trained with query weights.
 
-    Query weights are non-negative and relative: multiplying them by a constant changes nothing.
+    Query weights are non-negative and relative: multiplying all of them by a constant changes nothing.
     """
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Learn from judged documents, with a weight for each query."""
+        """Fit to judged documents, with a weight for each query."""
         ...
 
 
 class Prepared(Protocol):
-    """A learner that has seen its training queries and can train on any weighting of them."""
+    """A learner that has processed its training queries and can train on any weighting of them."""
 
     @property
     def everyone(self) -> Learner:
-        """The global model: prior, back-off."""
+        """The global model, used as the prior and as the fallback."""
         ...
 
     def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> Models:
-        """One model per row; columns are the training queries. like: gives so many rows that those to come resemble."""
+        """Train one model per row of weights; columns are training queries.
+
+        `like(n)` returns n rows like those to come.
+        """
         ...
 
     def gathered(self) -> Prepared:
-        """The same with all that workers keep gathered here, so that it can be stored."""
+        """Return the same object with the data that workers hold gathered here, so that it can be saved."""
         ...
 
     def gradients(self) -> Floats | None:
-        """Training queries × features: the gradient of each one's loss at the global model; None without gradients."""
+        """Return each training query's loss gradient at the global model, queries × features.
+
+        None if there are no gradients.
+        """
         ...
 
 
 @runtime_checkable
 class MadeReady(Protocol):
-    """Whatever makes something of what it has learned, once it is fitted or loaded: the first query waits no longer."""
+    """Anything that precomputes data once it is fitted or loaded, so that the first query is not slow."""
 
     def make_ready(self) -> None:
-        """Make it."""
+        """Precompute the data."""
         ...
 
 
 @runtime_checkable
 class Preparing(Protocol):
-    """Does once what all weightings of the training queries have in common.
+    """A learner that does the work shared by all weightings of the training queries only once.
 
-    pairs: every `query` counts the same whatever its number of preference pairs, or every `pair` does.
+    `pairs` says what counts equally: every `query`, whatever its number of preference pairs, or every `pair`.
     """
 
     pairs: Literal["query", "pair"]
 
     def prepare(self, data: Training, /) -> Prepared:
-        """Get ready to train on any weighting of the queries."""
+        """Return a learner that is ready to train on any weighting of the queries."""
         ...
 
 
 class LocalLearner(Learner, Preparing, Protocol):
-    """A learner that trains many weighted models together, for less than one by one."""
+    """A learner that trains many weighted models together faster than one by one."""
 
 
 @runtime_checkable
 class TeachesLocally(Protocol):
-    """A learner that sets how its local models are trained, given the global one."""
+    """A learner that decides how its local models are trained, given the global model."""
 
     def local(self, everyone: Learner, /) -> Learner:
-        """The learner of local models; everyone is of its own kind, fitted."""
+        """Return the learner of local models; `everyone` is the fitted global model, of the same class."""
         ...
 
 
 class QueryView(Protocol):
-    """A query as a point."""
+    """A representation of queries as points."""
 
     def fit(self, data: Judged, /) -> Self:
-        """Learn from the training queries; a reference ranker given unfitted is fitted here, on them alone."""
+        """Fit to the training queries; an unfitted reference ranker is fitted here, on these queries only."""
         ...
 
     def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query; labels are not used."""
+        """Return one row per query; labels are not used."""
         ...
 
 
 @runtime_checkable
 class FollowsRanker(Protocol):
-    """A view with a reference ranker, by default the single model of the ranker it is used in."""
+    """A view with a reference ranker, by default the global model of the ranker that uses the view."""
 
     def by(self, ranker: Ranker, /) -> QueryView:
-        """The same view with this reference, unless it has one of its own."""
+        """Return the view with this reference ranker, unless it already has one."""
         ...
 
 
 @runtime_checkable
 class LooksAt(Protocol):
-    """A view that reports what of a query it uses: any of text, vector, columns and documents. Others use documents."""
+    """A view that reports what it uses of a query: any of text, vector, columns and documents (the default)."""
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What gives a query its position."""
+        """The properties that determine a query's position."""
         ...
 
 
@@ -182,37 +188,40 @@ class NamesCoordinates(Protocol):
     """A view whose coordinates have names."""
 
     def coordinate_names(self, candidates: Candidates, /) -> tuple[str, ...]:
-        """One name per coordinate of a query's position."""
+        """Return one name per coordinate of a query's position."""
         ...
 
 
 @runtime_checkable
 class Knows(Protocol):
-    """A view that reports of which queries it knows nothing: no vector, no known word, no feature. Others know all."""
+    """A view that reports which queries it cannot represent: no vector, no known word, no feature. By default, none."""
 
     def known(self, candidates: Candidates, /) -> Bools:
-        """Which queries it knows something of; the position of the others means nothing."""
+        """Return which queries the view can represent; the positions of the others are meaningless."""
         ...
 
 
 @runtime_checkable
 class PlacesDocuments(Protocol):
-    """A view in which a query's relevant documents have a position too."""
+    """A view in which a query's relevant documents have a position as well."""
 
     def relevant_points(self, data: Judged, /) -> Floats:
-        """Each query's position if its top documents were its relevant ones; its own position where there are none."""
+        """Return the position each query would have if its relevant documents were its top ones.
+
+        Its own if it has none.
+        """
         ...
 
 
 class Neighborhood(Protocol):
-    """Which training queries count for a query."""
+    """A rule that selects and weighs the training queries near a query."""
 
     def fit(self, points: Floats, /) -> Self:
-        """Remember the training queries' points."""
+        """Store the points of the training queries."""
         ...
 
     def weights(self, points: Floats, /) -> csr_array:
-        """New queries × training queries, relative; an empty row means: the global model."""
+        """Return relative weights, new queries × training queries; an empty row means the global model."""
         ...
 
 
@@ -226,67 +235,67 @@ class Grouping(Protocol):
         ...
 
     def distances(self, points: Floats, /) -> Floats:
-        """New queries × groups: how far each is from each."""
+        """Return distances, new queries × groups."""
         ...
 
 
 class Regressor(Protocol):
-    """A function of document features, fitted to real targets; what aTVT alternates with."""
+    """A function of document features, fitted to real-valued targets; aTVT alternates with it."""
 
     def fit(self, features: Floats, targets: Floats, weights: Floats, /) -> Self:
-        """Fit; rows of weight 0 are left out."""
+        """Fit; rows of weight 0 are ignored."""
         ...
 
     def predict(self, features: Floats, /) -> Floats:
-        """One value per row."""
+        """Return one value per row."""
         ...
 
 
 @runtime_checkable
 class Watching(Protocol):
-    """A regressor that can stop where its error on other data rises."""
+    """A regressor that can stop early when its error on validation data rises."""
 
     def fit_watching(
         self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
     ) -> Self:
-        """Fit until the error on the other data rises."""
+        """Fit until the error on the validation data rises."""
         ...
 
 
 @runtime_checkable
 class Transparent(Protocol):
-    """A regressor whose values are sums over features, and which an engine can run."""
+    """A regressor whose predictions are sums over features and which an engine can run."""
 
     def contributions(self, features: Floats, /) -> Floats:
-        """Documents × features: what each adds to a document's value."""
+        """Return documents × features: each feature's contribution to a document's prediction."""
         ...
 
     def form(self) -> Form:
-        """What an engine can run."""
+        """Return the model as an engine can run it."""
         ...
 
 
 @runtime_checkable
 class KnowsGains(Protocol):
-    """A model of trees that reports what the splits by each feature gained in training."""
+    """A tree model that reports each feature's total split gain in training."""
 
     def gains(self) -> Floats:
-        """A number per feature, from 0 up."""
+        """Return one non-negative number per feature."""
         ...
 
 
 class Embedder(Protocol):
-    """Texts as vectors: the same text has the same vector whatever is beside it."""
+    """A function from texts to vectors; the vector of a text does not depend on the other texts of the call."""
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
-        """One row per text, all of the same dimension; a text that nothing is known of has zeros."""
+        """Return one row per text, all of the same dimension; a text with no known words gets zeros."""
         ...
 
 
 @runtime_checkable
 class Probing(Protocol):
-    """An embedder that says itself what tells it from another; of others it is the vector of a fixed text."""
+    """An embedder that provides its own fingerprint; for others it is the vector of a fixed text."""
 
     def probe(self) -> Floats:
-        """Numbers that are the same for the same embedder alone."""
+        """Return numbers that only the same embedder returns."""
         ...

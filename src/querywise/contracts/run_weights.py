@@ -16,34 +16,39 @@ from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 
-Lists = Mapping[str, Mapping[str, float]]  # of one query: run → document → score
+Lists = Mapping[str, Mapping[str, float]]  # for one query: run → document → score
 
 
 def run_weights(answer: Answer) -> Floats:
-    """Queries × runs: how much each run counts for each query, none negative, each row with sum 1."""
+    """Return queries × runs: the weight of each run for each query, non-negative, each row summing to 1."""
     if answer.runs is None:
         raise _no_runs()
     return answer.runs.weights()
 
 
 def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lists | None = None) -> dict[str, float]:
-    """The weight of each run for one query, from what is known of it before anything is fused.
+    """Return the weight of each run for one query, from what is known before anything is fused.
 
-    query: a table of that one query. lists: the runs' scores of its documents, where the weights depend on them;
-    without them such a query has the weights for all, as has one without a vector where they depend on that. The
-    service and routers compute these weights here too.
+    Args:
+        ranker: a ranker that fuses runs.
+        query: a table with that one query.
+        lists: the runs' scores of the query's documents, if the weights depend on them. Without the lists, or without a
+            vector if the weights depend on it, the query gets the global weights.
+
+    The service and the routers compute their weights with this function too.
+
     """
     return named_weights(answer_to_query(ranker, query, lists))
 
 
 def named_weights(answer: Answer) -> dict[str, float]:
-    """The weight of each run for the first query of an answer, by name."""
+    """Return the weight of each run, by name, for the first query of an answer."""
     names = () if answer.runs is None else answer.runs.names
     return dict(zip(names, run_weights(answer)[0].tolist(), strict=True))
 
 
 def answer_to_query(ranker: Ranker, query: QueryTable | None = None, lists: Lists | None = None) -> Answer:
-    """How a ranker that fuses runs answers one query; see `weights_of_query`."""
+    """Return a fusing ranker's answer to one query; see `weights_of_query`."""
     names = ranker.feature_names_
     runs = tuple(run.name for run in run_columns(names))
     if not runs:
@@ -65,7 +70,7 @@ def _no_runs() -> DataError:
 
 
 def one_query(feature_names: tuple[str, ...] | None, query: QueryTable | None, lists: Lists) -> Candidates:
-    """The documents of all lists of one query, by id, with the columns of their runs; other features are 0."""
+    """Return the documents of one query's lists, by id, with the columns of their runs; other features are 0."""
     documents = sorted({document for own in lists.values() for document in own})
     places = {document: place for place, document in enumerate(documents)}
     features = np.zeros((len(documents), len(feature_names or ())))
