@@ -1,4 +1,4 @@
-"""Measures of a ranking: pure functions of one query's ranked list."""
+"""Ranking measures: pure functions of one query's ranked list."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from querywise.measures.order import Flavour, RankedList, as_compared
 from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.threads import in_threads
 
-_HIGHEST = 960  # the highest grade for which sums of 2^grade surely are finite
-PERSISTENCE = 0.8  # of a reader, in RBP: the probability of going on to the next document
-_BLOCK = 1_000_000  # scores at a time, in each thread
+_HIGHEST = 960  # the highest grade for which sums of 2^grade are certainly finite
+PERSISTENCE = 0.8  # of RBP: the probability that the reader goes on to the next document
+_BLOCK = 1_000_000  # scores per block, in each thread
 
 
 def gains(labels: Ints, flavour: Flavour, table: Floats | None = None) -> Floats:
-    """What each label is worth: its value in the table where there is one, else 2^label − 1, or the label itself."""
+    """Return the gain of each label: from the table if there is one, else 2^label − 1 or the label itself."""
     if table is not None:
         found: Floats = table[labels]
         return found
@@ -29,13 +29,13 @@ def gains(labels: Ints, flavour: Flavour, table: Floats | None = None) -> Floats
 
 
 def discounts(positions: int, flavour: Flavour) -> Floats:
-    """What divides the gain at positions 1, 2 and so on."""
+    """Return the discount at positions 1, 2, and so on; gains are divided by it."""
     place = np.arange(1, positions + 1)
     return np.log2(place + 1) if flavour.discount == "standard" else np.log2(np.maximum(place, 2))
 
 
 def dcg_curve(labels: Ints, flavour: Flavour, table: Floats | None = None) -> Floats:
-    r"""DCG at every position [jarvelin2002]_.
+    r"""Return DCG at every position [jarvelin2002]_.
 
     .. math:: \mathrm{dcg}_k = \sum_{i=1}^{k} \mathrm{gains}_i / \mathrm{discounts}_i
 
@@ -47,7 +47,10 @@ def dcg_curve(labels: Ints, flavour: Flavour, table: Floats | None = None) -> Fl
 
 
 def _comparable(ranked: RankedList, flavour: Flavour) -> Floats:
-    """The gains of labels, those of very high grades all divided by one power of two, which no ratio of them shows."""
+    """Return the gains of labels.
+
+    Very high grades are all divided by the same power of two, which cancels out in ratios.
+    """
     labels = ranked.all_grades
     highest = labels.max(initial=0)
     if ranked.gains is not None or flavour.gain != "exponential" or highest <= _HIGHEST:
@@ -58,10 +61,10 @@ def _comparable(ranked: RankedList, flavour: Flavour) -> Floats:
 
 
 def ndcg_curve(ranked: RankedList, flavour: Flavour) -> Floats:
-    r"""DCG at every position divided by that of the best possible order of all documents that count [jarvelin2002]_.
+    r"""Return DCG at every position, divided by that of the ideal order of all counted documents [jarvelin2002]_.
 
-    ndcg@k = dcg@k / ideal dcg@k with dcg@k = Σ_{i ≤ k} gain(yᵢ) / discount(i); the flavour has gain and discount. It
-    goes on beyond the list's end where judged documents are missing from it.
+    ndcg@k = dcg@k / ideal dcg@k with dcg@k = Σ_{i ≤ k} gain(yᵢ) / discount(i); the flavour defines gain and discount.
+    The curve extends beyond the list's end if judged documents are missing from the list.
 
     >>> from querywise.measures.order import FLAVOURS
     >>> ndcg_curve(RankedList(np.array([0, 1])), FLAVOURS["letor4"])
@@ -77,7 +80,10 @@ def ndcg_curve(ranked: RankedList, flavour: Flavour) -> Floats:
 
 
 def ndcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """NDCG@k: the curve at position k. Beyond its end it is the last value, or a hole that counts 0."""
+    """Return NDCG@k: the curve at position k.
+
+    Beyond the curve's end it is the last value or 0, depending on the flavour.
+    """
     curve = ndcg_curve(ranked, flavour)
     if not len(curve):
         return flavour.without_relevant
@@ -87,7 +93,7 @@ def ndcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 
 
 def mean_ndcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """The mean of NDCG@1..@n over all n positions of the list (LETOR 4's), or of NDCG@1..@k."""
+    """Return the mean of NDCG@1..@n over all n positions of the list (LETOR 4's), or of NDCG@1..@k."""
     curve = ndcg_curve(ranked, flavour)
     if not len(curve):
         return flavour.without_relevant
@@ -98,7 +104,7 @@ def mean_ndcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 
 
 def dcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """DCG@k, not normalised; refused for grades so high that it is no finite number."""
+    """Return DCG@k, not normalized. Raise DataError if a grade is too high for the sum to be finite."""
     labels = ranked.labels
     if ranked.gains is None and flavour.gain == "exponential" and labels.max(initial=0) > _HIGHEST:
         raise DataError(
@@ -109,7 +115,7 @@ def dcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 
 
 def average_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """The sum of the precision at the positions of the relevant documents, divided by how many there are in all.
+    """Return the precision at each relevant document's position, averaged over all relevant documents.
 
     >>> from querywise.measures.order import FLAVOURS
     >>> average_precision(RankedList(np.array([1, 0, 1])), None, FLAVOURS["standard"]) == (1 / 1 + 2 / 3) / 2
@@ -123,7 +129,7 @@ def average_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> fl
 
 
 def average_precisions(labels: Ints, scores: Floats, flavour: Flavour) -> Floats:
-    """One query's average precision under many scorings, a column each; tied documents keep their order.
+    """Return one query's average precision for many scorings, one per column; tied documents keep their order.
 
     >>> from querywise.measures.order import FLAVOURS
     >>> average_precisions(np.array([1, 0]), np.array([[2.0, 1.0], [1.0, 2.0]]), FLAVOURS["standard"])
@@ -142,10 +148,10 @@ class Scorers(Protocol):
     """Several scoring functions."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of functions."""
 
     def scores(self, candidates: Candidates, /) -> Floats:
-        """Documents × functions: every document under every function."""
+        """Return documents × functions: the score of every document by every function."""
 
 
 def precision_table(
@@ -156,10 +162,17 @@ def precision_table(
     *,
     only: Bools | None = None,
 ) -> Floats:
-    """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order.
+    """Return queries × models: each query's average precision by each model.
 
-    models: scoring functions, or documents × functions, the scores themselves. only: queries × models, where it is
-    wanted; 0 elsewhere.
+    Ties are broken by `tie_break`, else by order.
+
+    Args:
+        models: scoring functions, or the scores themselves, documents × functions.
+        data: the judged queries.
+        flavour: the conventions of the measure.
+        tie_break: the order of tied documents, lowest first.
+        only: the entries to compute, queries × models; the others are 0.
+
     """
     from querywise.measures.precision_kernels import fill_precisions
 
@@ -177,10 +190,10 @@ def precision_table(
 def precision_halves(
     models: Scorers | Floats, data: Judged, flavour: Flavour, half: Bools, tie_break: Ints | None = None
 ) -> Floats:
-    """3 × queries × models: `precision_table`, that of one half of the documents, and that of the other half.
+    """Return 3 × queries × models: `precision_table` for all documents, for one half of them, and for the other half.
 
-    The models see all documents. In a half only the order of its own counts, and relevant documents that were missed
-    are left out.
+    The models see all documents. Within a half only the order of its own documents counts, and relevant documents that
+    the candidates missed are ignored.
     """
     from querywise.measures.precision_kernels import fill_halves
 
@@ -200,9 +213,10 @@ def precision_halves(
 def _by_blocks(
     models: Scorers | Floats, data: Judged, flavour: Flavour, tie_break: Ints | None, fill: Callable[..., None]
 ) -> None:
-    """Call `fill` with the first query of each block and the one after its last, and with their documents.
+    """Call `fill` for each block of queries with the block's bounds and its documents.
 
-    Of these: which are relevant, their rows, their scores and where each query's start, in the order of ties.
+    Its arguments: the first query, the one after the last, which documents are relevant, their rows, their scores, and
+    where each query's documents start, with ties in order.
     """
     candidates, relevant = data.candidates, data.labels >= flavour.relevant_from
 
@@ -225,7 +239,7 @@ def _count(models: Scorers | Floats) -> int:
 
 
 def _relevant_of(data: Judged, flavour: Flavour) -> Ints:
-    """How many relevant documents each query has, missed ones too where they count."""
+    """Return the number of relevant documents of each query, including missed ones if the flavour counts them."""
     totals = np.bincount(data.candidates.query_of_row[data.labels >= flavour.relevant_from], minlength=len(data))
     if flavour.counts == "judged" and data.missed is not None:
         totals = totals + data.missed.relevant(flavour.relevant_from)
@@ -233,9 +247,9 @@ def _relevant_of(data: Judged, flavour: Flavour) -> Ints:
 
 
 def ideal_shares(data: Judged, k: int, flavour: Flavour) -> Floats:
-    """The NDCG@k that each query's candidates can reach at best: below 1 where relevant documents are missed.
+    """Return each query's highest possible NDCG@k: below 1 if relevant documents are missing from its candidates.
 
-    NDCG of the candidates alone times this is NDCG of all that was judged.
+    NDCG over the candidates times this value is NDCG over all judged documents.
     """
     missed = data.missed
     if missed is None:
@@ -246,19 +260,22 @@ def ideal_shares(data: Judged, k: int, flavour: Flavour) -> Floats:
 
 
 def reciprocal_rank(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """1 / position of the first relevant document, 0 where there is none (among the first k)."""
+    """Return 1 / position of the first relevant document (among the first k), or 0 if there is none."""
     positions = _relevant_positions(ranked.grades[:k], flavour)
     return float(1 / positions[0]) if len(positions) else 0.0
 
 
 def precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """The share of relevant documents among the first k; positions beyond the list's end are not relevant."""
+    """Return the share of relevant documents among the first k.
+
+    Positions beyond the list's end count as not relevant.
+    """
     size = len(ranked) if k is None else k
     return float(len(_relevant_positions(ranked.grades[:k], flavour)) / size) if size else 0.0
 
 
 def recall(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """The share of all relevant documents that are among the first k.
+    """Return the share of all relevant documents that are among the first k.
 
     >>> from querywise.measures.order import FLAVOURS
     >>> recall(RankedList(np.array([1, 0]), missed=np.array([1])), 2, FLAVOURS["standard"])
@@ -269,23 +286,24 @@ def recall(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 
 
 def success(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """1 where a relevant document is among the first k, else 0."""
+    """Return 1 if a relevant document is among the first k, else 0."""
     return float(len(_relevant_positions(ranked.grades[:k], flavour)) > 0)
 
 
 def r_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """Precision at R, the number of relevant documents there are in all."""
+    """Return the precision at R, where R is the number of all relevant documents."""
     relevant = ranked.relevant(flavour.relevant_from)
     return precision(ranked, relevant, flavour) if relevant else flavour.without_relevant
 
 
 def bpref(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    r"""Binary preference: how rarely judged documents that are not relevant come before relevant ones [buckley2004]_.
+    r"""Return bpref: how rarely documents judged not relevant come before relevant ones [buckley2004]_.
 
     .. math:: \frac{1}{R} \sum_{r} \Bigl(1 - \frac{\min(n_r, R)}{\min(N, R)}\Bigr)
 
-    over the relevant documents r in the list: R is how many there are in all, N how many documents are judged not
-    relevant, n_r how many of those come before r. Documents that nobody judged, or with a grade below 0, do not count.
+    summed over the relevant documents r in the list: R is the number of all relevant documents, N the number of
+    documents judged not relevant, and n_r the number of those ranked before r. Documents that are unjudged or have a
+    grade below 0 do not count.
     """
     relevant, others = ranked.relevant(flavour.relevant_from), ranked.not_relevant(flavour.relevant_from)
     if not relevant:
@@ -295,13 +313,13 @@ def bpref(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 
 
 def judged_share(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """The share of the first k documents that anyone judged, whatever the grade; 0 for an empty list."""
+    """Return the share of the first k documents that are judged, whatever their grade; 0 for an empty list."""
     top = ranked.is_judged[:k]
     return float(top.mean()) if len(top) else 0.0
 
 
 def rank_biased_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    r"""RBP: what a reader finds who goes on to the next document with probability p = 0.8 [moffat2008]_.
+    r"""Return RBP: the gain of a reader who goes on to the next document with probability p = 0.8 [moffat2008]_.
 
     .. math:: (1 - p) \sum_{i} p^{i-1} [\text{the i-th document is relevant}]
     """
@@ -310,10 +328,10 @@ def rank_biased_precision(ranked: RankedList, k: int | None, flavour: Flavour) -
 
 
 def expected_reciprocal_rank(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
-    """ERR: the expected 1 / position at which a reader stops [chapelle2009]_.
+    """Return ERR: the expected 1 / position at which a reader stops [chapelle2009]_.
 
-    Each document stops the reader with probability (2^label − 1) / 2^max_grade. Refused for real-valued labels, which
-    give no such probability.
+    Each document stops the reader with probability (2^label − 1) / 2^max_grade. Raises DataError for real-valued
+    labels, from which no such probability follows.
     """
     if ranked.gains is not None:
         raise DataError(
@@ -337,14 +355,14 @@ ListMeasure = Callable[[RankedList, int | None, Flavour], float]
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure as people write it, `ndcg@10`: a function of ranked labels and the cut k, if it has one."""
+    """A measure with its cutoff k, if it has one, written as in `ndcg@10`."""
 
     name: str
     function: ListMeasure
     k: int | None
 
     def of(self, ranked: RankedList, flavour: Flavour) -> float:
-        """Its value for one ranked list."""
+        """Return the measure's value for one ranked list."""
         return self.function(ranked if flavour.counts == "judged" else ranked.alone(), self.k, flavour)
 
 
@@ -373,7 +391,7 @@ MEASURES = {
 
 
 def find_measure(name: str) -> Measure:
-    """The measure a name like `ndcg@10` stands for."""
+    """Return the measure with a name such as `ndcg@10`."""
     match = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,8}))?", name.strip().lower())
     entry = MEASURES.get(match.group(1)) if match else None
     if match is None or entry is None:
@@ -385,7 +403,7 @@ def find_measure(name: str) -> Measure:
 
 
 def find_measures(names: str | Sequence[str]) -> list[Measure]:
-    """Several measures, given as a list or as one text with commas."""
+    """Return several measures, given as a list or as one comma-separated text."""
     listed = names.split(",") if isinstance(names, str) else list(names)
     if not listed:
         raise DataError(f"No measure was given. Known: {', '.join(map(_written, MEASURES))}.")

@@ -1,12 +1,12 @@
-"""Scores → order, with the one tie rule: tied documents keep their order. And flavours: what evaluators disagree about.
+"""Scores → order, where tied documents keep their order; and flavours, the conventions that evaluators disagree about.
 
 A `Flavour` names one evaluator's choices, and every table prints which one it used:
 
-- which documents *count*: all that anybody judged, or only those that are ranked;
+- which documents *count*: all judged ones, or only those that are ranked;
 - the *gain* of a grade and the *discount* of a position in DCG;
-- what a query *without a relevant document* counts (0 or 1; it always stays in the mean);
+- the value of a query *without a relevant document* (0 or 1; it always stays in the mean);
 - what NDCG@k means on a list *shorter than k* (the whole list, or a hole that counts 0);
-- from which grade on a document is *relevant* to binary measures;
+- the lowest grade that counts as *relevant* in binary measures;
 - which documents are *tied*, and how ties are broken.
 """
 
@@ -24,7 +24,7 @@ from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints, frozen
 
-ScoreOrder: TypeAlias = Literal["rows", "grouped"]  # that of the input's rows, or that of Candidates
+ScoreOrder: TypeAlias = Literal["rows", "grouped"]  # the order of the input's rows, or that of Candidates
 _ORDERS = get_args(ScoreOrder)
 
 _NOTHING: Ints = frozen(np.zeros(0, np.int64))
@@ -34,10 +34,14 @@ _NOTHING: Ints = frozen(np.zeros(0, np.int64))
 class Flavour:
     """One evaluator's conventions.
 
-    gain: exponential is 2^label − 1, linear is the label itself. discount: `log2(i + 1)` at position i, or LETOR's,
-    which leaves positions 1 and 2 undiscounted and divides by `log2(i)` from 3 on. `max_grade` is the grade ERR calls
-    perfect; None means the largest in the data. counts: AP, recall and the ideal list of NDCG count every judged
-    document, or only the candidates that were ranked.
+    Attributes:
+        gain: exponential is 2^label − 1, linear is the label itself.
+        discount: `log2(i + 1)` at position i, or LETOR's, which leaves positions 1 and 2 undiscounted and divides by
+            `log2(i)` from position 3 on.
+        max_grade: the highest grade in ERR; None means the highest grade in the data.
+        counts: whether AP, recall and the ideal list of NDCG count every judged document, or only the ranked
+            candidates.
+
     """
 
     name: str
@@ -54,7 +58,7 @@ class Flavour:
 
     @property
     def conventions(self) -> str:
-        """What it counts and which gain it takes, in words."""
+        """The counted documents and the gain, in words."""
         counted = "all judged documents" if self.counts == "judged" else "judged candidates only"
         gain = "2^grade - 1, exponential" if self.gain == "exponential" else "the grade, linear"
         return f"counts {counted}; gain: {gain}"
@@ -97,7 +101,7 @@ FLAVOURS = {
 
 
 def find_flavour(name: str) -> Flavour:
-    """The flavour of that name."""
+    """Return the flavour with this name."""
     try:
         return FLAVOURS[name]
     except KeyError:
@@ -105,7 +109,7 @@ def find_flavour(name: str) -> Flavour:
 
 
 def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Ints:
-    """Row numbers, best first within each query; tied documents keep their order, or go by `tie_break`, lowest first.
+    """Return row numbers, best first within each query; ties keep their order, or follow `tie_break`, lowest first.
 
     >>> order(np.array([1.0, 3.0, 3.0, 0.5]), np.array([0, 3, 4]))
     array([1, 2, 0, 3])
@@ -118,9 +122,15 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
 
 
 def check_scores(scores: ArrayLike, candidates: Candidates, given: ScoreOrder | None = "grouped") -> Floats:
-    """Scores as an array of floats, in the order of `candidates`: one finite number per document, or a DataError.
+    """Return scores as an array of floats in the order of `candidates`.
 
-    given: the order in which they are given; None: not known, which is refused where the two orders differ.
+    Raise DataError unless each document has a finite one.
+
+    Args:
+        scores: one number per document.
+        candidates: the documents.
+        given: the order of the scores; None means that it is unknown, which is an error if the two orders differ.
+
     """
     refuse_masked(scores, "the scores")
     try:
@@ -143,7 +153,7 @@ def check_scores(scores: ArrayLike, candidates: Candidates, given: ScoreOrder | 
 
 
 def _grouped(values: Floats, candidates: Candidates, given: ScoreOrder | None) -> Floats:
-    """Scores brought from the order in which they are given to that of the candidates."""
+    """Return scores rearranged from the given order to that of the candidates."""
     if given is not None and given not in _ORDERS:
         raise DataError(
             f"order={given!r}: expected 'rows', the order of the input, or 'grouped', that of the candidates.",
@@ -165,24 +175,29 @@ def _grouped(values: Floats, candidates: Candidates, given: ScoreOrder | None) -
 
 
 def as_compared(scores: Floats, flavour: Flavour) -> Floats:
-    """Scores as an evaluator compares them: trec_eval rounds them to 32 bits, which makes ties."""
+    """Return scores as an evaluator compares them: trec_eval rounds them to 32 bits, which creates ties."""
     if flavour.scores == "64 bits":
         return scores
-    with np.errstate(over="ignore"):  # beyond 32 bits they are all the same, the largest
+    with np.errstate(over="ignore"):  # overflow turns all too-large scores into the same one, infinity
         return scores.astype(np.float32).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class RankedList:
-    """What measures see of one query: the grades of the ranked documents, best first, and of those not in the list.
+    """The grades of one query's ranked documents, best first, and of its judged documents that are not in the list.
 
-    judged: which of the ranked documents anyone judged; None: all. The others have grade 0. missed: the grades of the
-    judged documents that are not in the list. A grade below 0 is never relevant. gains: what each grade is worth, where
-    grades stand for real values; None: 2^grade − 1 or the grade, by the flavour.
+    A grade below 0 is never relevant.
+
+    Attributes:
+        grades: the grades of the ranked documents.
+        judged: which of the ranked documents are judged; None means all. The others have grade 0.
+        missed: the grades of the judged documents that are not in the list.
+        gains: the gain of each grade, if grades stand for real values; None: 2^grade − 1 or the grade, by the flavour.
 
     >>> found = RankedList(np.array([2, 0]), missed=np.array([1, 0]))
     >>> len(found), found.relevant(1), found.not_relevant(1)
     (2, 2, 2)
+
     """
 
     grades: Ints
@@ -195,40 +210,43 @@ class RankedList:
 
     @property
     def labels(self) -> Ints:
-        """The grades with 0 in the place of those below."""
+        """The grades, with 0 in place of negative ones."""
         return np.maximum(self.grades, 0)
 
     @property
     def all_grades(self) -> Ints:
-        """The grades of the ranked documents, then of those that are missed; 0 in the place of those below."""
+        """The grades of the ranked documents, then of the missed ones, with 0 in place of negative ones."""
         found: Ints = np.maximum(np.concatenate([self.grades, self.missed]), 0)
         return found
 
     @property
     def is_judged(self) -> Bools:
-        """Which of the ranked documents anyone judged."""
+        """Which of the ranked documents are judged."""
         return np.ones(len(self), np.bool_) if self.judged is None else self.judged
 
     def relevant(self, relevant_from: int) -> int:
-        """How many relevant documents there are, in the list and beyond it."""
+        """Return the number of relevant documents, in the list and beyond it."""
         return int(np.sum(self.grades >= relevant_from) + np.sum(self.missed >= relevant_from))
 
     def not_relevant(self, relevant_from: int) -> int:
-        """How many documents are judged not relevant, in the list and beyond it; a grade below 0 does not count."""
+        """Return the number of documents judged not relevant, in the list and beyond it.
+
+        Grades below 0 do not count.
+        """
         beyond = (self.missed >= 0) & (self.missed < relevant_from)
         return int(np.sum(self.is_not_relevant(relevant_from)) + np.sum(beyond))
 
     def is_not_relevant(self, relevant_from: int) -> Bools:
-        """Which of the ranked documents are judged not relevant."""
+        """Return which of the ranked documents are judged not relevant."""
         return self.is_judged & (self.grades >= 0) & (self.grades < relevant_from)
 
     def alone(self) -> RankedList:
-        """The list without what is judged beyond it."""
+        """Return the list without the judged documents beyond it."""
         return self if not len(self.missed) else RankedList(self.grades, self.judged, gains=self.gains)
 
 
 def ranked_lists(scores: Floats, data: Judged, flavour: Flavour) -> list[RankedList]:
-    """Every query's candidates by their scores, with what was judged beyond them."""
+    """Return each query's candidates ranked by their scores, with the judged documents beyond them."""
     if data.gains is not None and flavour.relevant_from != 1:
         raise DataError(
             f"The flavour {flavour.name} counts documents as relevant from grade {flavour.relevant_from} on, and "
@@ -246,7 +264,7 @@ def ranked_lists(scores: Floats, data: Judged, flavour: Flavour) -> list[RankedL
 
 
 def _with_grades_below(data: Judged, missed: Judgements) -> Ints:
-    """The labels, with the grades below 0 that candidates have."""
+    """Return the labels, with negative grades for the candidates that have them."""
     if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
         return data.labels
     grades, ids = data.labels.copy(), data.candidates.document_ids
@@ -258,7 +276,7 @@ def _with_grades_below(data: Judged, missed: Judgements) -> Ints:
 
 
 def _beyond(data: Judged, missed: Judgements) -> list[Ints]:
-    """The grades of every query's judged documents that are not candidates."""
+    """Return the grades of each query's judged documents that are not candidates."""
     if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
         return [missed.grades[missed.rows(query)] for query in range(len(data))]
     ids = data.candidates.document_ids
@@ -270,7 +288,7 @@ def _beyond(data: Judged, missed: Judgements) -> list[Ints]:
 
 
 def tie_break(candidates: Candidates, flavour: Flavour) -> Ints | None:
-    """What tied documents are ordered by, lowest first; None where they keep their order."""
+    """Return the order of tied documents, lowest first; None if they keep their order."""
     if flavour.ties != "document id" or candidates.document_ids is None:
         return None
     names = np.array(candidates.document_ids)

@@ -1,4 +1,4 @@
-"""Average precision of many queries under many scorings: what `formulas` compiles."""
+"""Compiled kernels for `formulas`: average precision of many queries under many scorings."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ import numpy as np
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.compiled import ascending, compiled, compiled_loosely
 
-_AT_ONCE = 256  # scorings: what is counted of them stays in the processor
-_FEW = 24  # relevant documents up to which their places are counted: sorting all documents takes longer
+_AT_ONCE = 256  # scorings per block: their counters fit into the processor's cache
+_FEW = 24  # up to this many relevant documents, counting their positions is faster than sorting all documents
 
 
 @compiled
 def fill_precisions(
     relevant: Bools, scores: Floats, starts: Ints, totals: Ints, wanted: Bools, without: float, found: Floats
 ) -> None:
-    """Queries × scorings, where wanted; tied documents keep their order.
+    """Fill in average precisions, queries × scorings, where wanted; tied documents keep their order.
 
-    totals: how many relevant documents each query has, missed ones too. without: the value of a query that has none.
+    Args:
+        relevant: which documents are relevant.
+        scores: documents × scorings.
+        starts: where each query's documents start.
+        totals: the number of relevant documents of each query, including missed ones.
+        wanted: the entries to compute.
+        without: the value of a query without a relevant document.
+        found: the result, filled in place.
+
     """
     for query in range(len(starts) - 1):
         first, last = starts[query], starts[query + 1]
@@ -30,7 +38,7 @@ def fill_precisions(
             if wanted[query, column] and totals[query] > 0:
                 for row in range(first, last):
                     score = scores[row, column]
-                    turned[row - first] = -score if score == score else np.inf  # what is no number comes last
+                    turned[row - first] = -score if score == score else np.inf  # NaN comes last
                 places = _counted(turned, own[:many]) if many <= _FEW else _sorted(turned, relevant[first:last], many)
                 total = 0.0
                 for number in range(many):
@@ -44,10 +52,10 @@ def fill_precisions(
 def fill_halves(
     relevant: Bools, half: Ints, scores: Floats, starts: Ints, totals: Ints, without: float, found: Floats
 ) -> None:
-    """Queries × 3 × scorings: of all documents, of those of half 0 among themselves, and of those of half 1.
+    """Fill in average precisions, queries × 3 × scorings: for all documents, for half 0 and for half 1.
 
-    totals: queries × 3, the relevant documents of each. The rest is as in `fill_precisions`. Documents are compared
-    under many scorings at a time.
+    `totals` is queries × 3, the relevant documents of each part; the other arguments are as in `fill_precisions`.
+    Documents are compared under many scorings at a time.
     """
     for query in range(len(starts) - 1):
         first, last = starts[query], starts[query + 1]
@@ -58,7 +66,7 @@ def fill_halves(
             for row in range(last - first):
                 for column in range(end - begin):
                     score = scores[first + row, begin + column]
-                    turned[row, column] = -score if score == score else np.inf  # what is no number comes last
+                    turned[row, column] = -score if score == score else np.inf  # NaN comes last
             before = np.zeros((2, len(own), end - begin))
             for number in range(len(own)):
                 for row in range(last - first):
@@ -69,7 +77,7 @@ def fill_halves(
 
 @compiled
 def _add_before(others: Floats, mine: Floats, earlier: bool, counts: Floats) -> None:
-    """Count where another document comes before one: where it is ahead, or level and earlier."""
+    """Count the scorings in which another document comes first: it is ahead, or tied and earlier."""
     if earlier:
         for column in range(len(mine)):
             counts[column] += 1.0 if others[column] <= mine[column] else 0.0
@@ -80,7 +88,7 @@ def _add_before(others: Floats, mine: Floats, earlier: bool, counts: Floats) -> 
 
 @compiled
 def _sum_up(before: Floats, own: Ints, side: Ints, part: int, total: int, without: float, found: Floats) -> None:
-    """Average precisions from how many documents of each half come before the relevant ones."""
+    """Compute average precisions from the number of documents of each half that come before the relevant ones."""
     places = np.empty(len(own))
     for column in range(len(found)):
         many = 0
@@ -101,7 +109,7 @@ def _sum_up(before: Floats, own: Ints, side: Ints, part: int, total: int, withou
 
 @compiled
 def _counted(turned: Floats, own: Ints) -> Floats:
-    """The places of some documents, from 1, in ascending order."""
+    """Return the positions of some documents, from 1, in ascending order, by counting the documents before each."""
     places = np.empty(len(own))
     for number in range(len(own)):
         place = 1.0 + _before(turned, own[number])
@@ -115,7 +123,7 @@ def _counted(turned: Floats, own: Ints) -> Floats:
 
 @compiled_loosely
 def _before(turned: Floats, row: int) -> int:
-    """How many documents come before one."""
+    """Return the number of documents that come before one document."""
     score, found = turned[row], 0
     for other in turned:
         found += other < score
@@ -126,7 +134,7 @@ def _before(turned: Floats, row: int) -> int:
 
 @compiled
 def _sorted(turned: Floats, relevant: Bools, many: int) -> Floats:
-    """The same by sorting all documents."""
+    """Return the same positions by sorting all documents."""
     places, number, place = np.empty(many), 0, 0.0
     for row in ascending(turned):
         place += 1.0

@@ -1,4 +1,4 @@
-"""The file formats of scores: one number per line, TREC run files, and folders of Parquet parts."""
+"""The file formats of scores: one number per line, TREC run files, and folders of Parquet files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ _Given = tuple[str, str, str, float]  # file and line, query, document, score
 
 
 def write_scores(path: PathLike, scores: Floats) -> None:
-    """One score per line, in the order of the rows, exact to the last bit."""
+    """Write one score per line, in the order of the rows, exact to the last bit."""
     with atomic_text(Path(path)) as out:
         out.writelines(f"{score!r}\n" for score in scores.tolist())
 
 
 def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: str = "querywise") -> None:
-    """A TREC run: `query Q0 document rank score tag`, best first. Documents without an id are called by row number."""
+    """Write a TREC run: `query Q0 document rank score tag`, best first.
+
+    The row number replaces a missing document id.
+    """
     values = check_scores(scores, candidates)
     rows = order(values, candidates.starts)
     unfit = unfit_for_runs((*candidates.query_ids, *(candidates.document_ids or ())))
@@ -41,15 +44,19 @@ def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: st
 
 
 def unfit_for_runs(names: Iterable[str]) -> list[str]:
-    """The first id that a TREC run cannot hold, if there is one: it is empty, or has a space in it."""
+    """Return the first id that a TREC run cannot hold, if any: it is empty, or contains a space."""
     return list(islice((name for name in names if not name or re.search(r"\s", name)), 1))
 
 
 def read_scores(path: PathLike, candidates: Candidates, *, order: ScoreOrder | None = None) -> Floats:
-    """Scores for `candidates`: one number per line, a TREC run matched by ids, or a folder of Parquet parts.
+    """Return scores for `candidates`: one number per line, a TREC run matched by ids, or a folder of Parquet files.
 
-    order: of numbers without ids, where the rows of a query were apart in the input: "rows", that of the input, or
-    "grouped", that of `candidates`. Without it they are refused there.
+    Args:
+        path: the file or the folder.
+        candidates: the documents.
+        order: the order of numbers without ids if the rows of a query were not together in the input: "rows", that of
+            the input, or "grouped", that of `candidates`. Without it, such numbers raise DataError.
+
     """
     if Path(path).is_dir():
         return _from_parts(Path(path), candidates)
@@ -84,7 +91,7 @@ def _from_run(path: str, lines: list[tuple[int, list[str]]], candidates: Candida
 
 
 def _from_parts(folder: Path, candidates: Candidates) -> Floats:
-    """By order where the documents are in the order in which they were ranked, else by ids where they have some."""
+    """Match scores by order if the documents are still in that order, else by ids if there are any."""
     found = read_scored(folder, most=len(candidates.features))
     owners = [candidates.query_ids[query] for query in candidates.query_of_row.tolist()]
     both_known = found.document_ids is not None and candidates.document_ids is not None
@@ -104,7 +111,7 @@ def _from_parts(folder: Path, candidates: Candidates) -> Floats:
 
 
 def _matched(path: str, given: Iterable[_Given], candidates: Candidates) -> Floats:
-    """Scores matched to their documents."""
+    """Return scores matched to their documents."""
     place = {
         (query_id, candidates.document_label(row)): row
         for query, query_id in enumerate(candidates.query_ids)
@@ -130,7 +137,7 @@ def _matched(path: str, given: Iterable[_Given], candidates: Candidates) -> Floa
 
 
 def write_runs(runs: Iterable[Run], folder: Path) -> None:
-    """Every run as `NAME.trec` in a folder."""
+    """Write every run as `NAME.trec` to a folder."""
     make_folder(folder)
     for run in runs:
         values = [score for found in run.scores.values() for score in found.values()]
