@@ -1,4 +1,4 @@
-"""Fitted rankers and adapters in folders, which execute nothing when they are loaded."""
+"""Fitted rankers and adapters in folders; loading them executes no code from the folder."""
 
 from querywise.storage.models import Manifest, check_model_folder, load, load_ranker, read_manifest, save, version_of
 

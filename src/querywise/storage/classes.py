@@ -1,4 +1,4 @@
-"""Which class a model folder names: its module and its name within the package, such as `rankers.knn.KnnOnline`."""
+"""The names of classes in model folders: module and class within the package, such as `rankers.knn.KnnOnline`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from querywise.runtime.stored import WrongValueError, declared
 from querywise.runtime.values import Json
 
 _PACKAGE = "querywise"
-# The only modules that a folder can have imported: those of the rooms that have stored classes.
+# The only modules that a folder can cause to be imported: those with classes that can be stored.
 _NAME = re.compile(
     r"((?:learners|locality|rankers)(?:\.[a-z]\w{,50}){1,4}|runtime\.scaling|retrieval\.adapted_vectors)\.([A-Z]\w{,50})",
     re.ASCII,
 )
 
-# Classes that folders up to version 0.2 name without their module. This list is frozen.
+# Classes that folders written up to version 0.2 name without their module. This list is frozen.
 _BARE = """
     learners.classic.adarank.AdaRank learners.classic.hyperplanes.MultipleHyperplanes learners.classic.listnet.ListNet
     learners.classic.rankboost.RankBoost learners.linear.LinearModels learners.local_models.FittedModels
@@ -41,7 +41,7 @@ _BARE = """
     rankers.weights.fusion.Weights rankers.weights.neighbours.NeighbourWeights rankers.weights.on_runs.OnRuns
     runtime.scaling.Scaling
 """
-# Modules whose classes have moved since, and where these are now.
+# Modules whose classes have moved, and where to.
 _MOVED = {
     "learners.regression.kernel": "learners.regression",
     "locality.views.gradients": "locality.views.learned",
@@ -63,9 +63,9 @@ _MOVED = {
     "rankers.weights.neighbours": "rankers.weights.by_query",
     "rankers.weights.on_runs": "rankers.wrappers",
 }
-# Names in folders that are others now: classes, and learned values (class.name_).
+# Names in folders that have changed since: classes, and learned values (class.name_).
 FORMER = {name.rpartition(".")[2]: name for name in _BARE.split()}
-# Classes that are no longer there, and why.
+# Classes that no longer exist, and why.
 REMOVED = {
     "Routed": "it was no better than the blend it was made of. Fit the method blend instead.",
     **dict.fromkeys(("LinearGains", "NearbyGains"), "it was a part of Routed, which was no better than its blend."),
@@ -73,19 +73,19 @@ REMOVED = {
 
 
 def name_of(kind: type) -> str | None:
-    """The name of a class in model folders; None of one that no folder can name."""
+    """Return the name of a class in model folders, or None if no folder can name it."""
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix(f"{_PACKAGE}.")
     return name if _class(name) is kind else None
 
 
 def current(name: str) -> str:
-    """What a name in a folder is today."""
+    """Return the current name for a name in a folder."""
     module, dot, kind = FORMER.get(name, name).rpartition(".")
     return f"{_MOVED.get(module, module)}{dot}{kind}"
 
 
 def class_named(name: Json) -> type:
-    """The class of a name, current or former; no other module than the one it names is imported."""
+    """Return the class with this name, current or former; only the module that the name contains is imported."""
     if not isinstance(name, str):
         raise WrongValueError("an object does not say its class")
     if name in REMOVED:
@@ -103,14 +103,14 @@ def class_named(name: Json) -> type:
 
 
 def _class(name: str) -> type | None:
-    """The class of a name, if it has the form of one."""
+    """Return the class with this name, or None if the name is malformed or unknown."""
     found = _NAME.fullmatch(name)
     return None if found is None else _defined(f"{_PACKAGE}.{found[1]}", found[2])
 
 
 @lru_cache(256)
 def _defined(module: str, name: str) -> type | None:
-    """The class of that name which a module defines, if it declares what it stores."""
+    """Return the class with this name that the module itself defines, if it declares what it stores."""
     try:
         kind = vars(importlib.import_module(module)).get(name)
     except ModuleNotFoundError as error:

@@ -1,10 +1,10 @@
 """A fitted ranker or an adapter of query vectors ↔ one folder: `manifest.json` and one file of arrays.
 
-Loading executes nothing.
+Loading executes no code from the folder.
 
-The manifest says which class, with which parameters, learned which values, and names its arrays file by content.
-The new model replaces the old one in one step, with the manifest: a reader of the folder gets the old model or the new
-one, whole.
+The manifest holds the class, its parameters and its learned values, and names the arrays file by a hash of its content.
+Replacing the manifest replaces the model in one step: a reader of the folder gets either the old model or the new one,
+never a mixture.
 """
 
 from __future__ import annotations
@@ -46,22 +46,23 @@ from querywise.storage.objects import checked_name, decode, encode, ranks, stand
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-LOCK = ".lock"  # held by whoever writes
+LOCK = ".lock"  # held while writing
 
 _LONGEST_MANIFEST = 256_000_000  # bytes
-# Of JSON: objects and lists, and names in objects. Python takes a second for a million names, and nothing else runs.
+# Of JSON: objects and lists, and names in objects. Python takes a second to parse a million names, and blocks
+# meanwhile.
 _MOST_OBJECTS, _MOST_NAMES = 1_000_000, 1_000_000
-_LONGEST_HEADER = 100_000_000  # bytes, what safetensors allows
+_LONGEST_HEADER = 100_000_000  # bytes; the limit of safetensors
 _SIZES = {1: ("BOOL", "U8", "I8"), 2: ("U16", "I16", "F16"), 4: ("U32", "I32", "F32"), 8: ("U64", "I64", "F64")}
-_BYTES = {kind: size for size, kinds in _SIZES.items() for kind in kinds}  # of a number of each type
+_BYTES = {kind: size for size, kinds in _SIZES.items() for kind in kinds}  # of one number of each type
 AGAIN = "Copy the folder again, or fit the model anew."
 
 _LIBRARIES = ("numpy", "scipy", "lightgbm")
-_SAFE_SECONDS = 3600.0  # where nothing can be locked, another process may be about to name a file younger than this
+_SAFE_SECONDS = 3600.0  # without file locks, another process may be about to reference a file younger than this
 
 
 class FeatureManifest(TypedDict):
-    """What a manifest says of the features."""
+    """The features in a manifest."""
 
     count: int
     names: Sequence[str] | None
@@ -99,7 +100,7 @@ class Manifest:
 
 
 def read_manifest(folder: PathLike) -> Manifest:
-    """The folder's metadata, without loading the model."""
+    """Return the folder's metadata without loading the model."""
     body = read_body(Path(folder))
     features = body["features"]
     names = None if features["names"] is None else tuple(features["names"])
@@ -107,12 +108,12 @@ def read_manifest(folder: PathLike) -> Manifest:
 
 
 def version_of(folder: PathLike) -> str:
-    """The digest of the model in a folder: another model, another version."""
+    """Return the digest of the model in a folder; different models have different digests."""
     return digest_of(read_body(Path(folder)))  # type: ignore[arg-type]
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a file of this name, in a folder without a manifest, is what a save that was killed has left."""
+    """Return whether a file of this name, in a folder without a manifest, was left by a save that was killed."""
     return name == LOCK or name.endswith(".part") or (name.startswith("arrays-") and name.endswith(".safetensors"))
 
 
@@ -130,20 +131,20 @@ check_model_folder = _FOLDER.check
 
 
 class StoredModel(NamedTuple):
-    """A model as it is stored: its manifest, and the content of its arrays file."""
+    """A model in its stored form: its manifest, and the content of its arrays file."""
 
     body: JsonObject
     arrays: bytes
 
 
 def _entry(content: bytes) -> JsonObject:
-    """What a manifest says of its arrays file."""
+    """Return a manifest's entry for its arrays file."""
     digest = hashlib.sha256(content).hexdigest()
     return {"file": f"arrays-{digest[:16]}.safetensors", "sha256": digest}
 
 
 def _arrays_of(path: Path, entry: ArraysFile) -> bytes:
-    """The content of the arrays file that a manifest names, whose checksum is right."""
+    """Return the content of the arrays file that a manifest names, after verifying its checksum."""
     try:
         content = read_array_file(path, entry["file"])
     except FileNotFoundError:
@@ -156,7 +157,7 @@ def _arrays_of(path: Path, entry: ArraysFile) -> bytes:
 
 
 def read_arrays(path: Path, entry: ArraysFile) -> Arrays:
-    """The arrays of the file that a manifest names."""
+    """Return the arrays in the file that a manifest names."""
     from safetensors.numpy import load as unpack
 
     content = _arrays_of(path, entry)
@@ -167,7 +168,7 @@ def read_arrays(path: Path, entry: ArraysFile) -> Arrays:
 
 
 def read_body(path: Path) -> Body:
-    """The content of the manifest, whose checksum is right."""
+    """Return the content of the manifest, after verifying its checksum."""
     manifest = path / MANIFEST
     if not path.is_dir() or not os.path.lexists(manifest):
         what = "there is no such folder" if not path.exists() else f"there is no {MANIFEST} in it"
@@ -191,7 +192,7 @@ def read_body(path: Path) -> Body:
 
 
 def _what_is_wrong(body: Mapping[str, Any]) -> str | None:
-    """Which entry of a manifest is not what a model needs; None where all are."""
+    """Return which entry of a manifest is wrong, or None if all are valid."""
     kinds = {"versions": dict, "features": dict, "missing": str, "arrays": dict, "notes": dict}
     for name, kind in kinds.items():
         if not isinstance(body.get(name), kind):
@@ -210,7 +211,7 @@ def _what_is_wrong(body: Mapping[str, Any]) -> str | None:
 
 
 def read_json(path: Path, folder: Path) -> Json:
-    """What a file of JSON holds; an object that has a name twice is refused."""
+    """Return the content of a JSON file. Raise ModelFileError if an object has the same name twice."""
     try:
         found: Json = _parsed(read_regular_file(path, folder, _LONGEST_MANIFEST))
     except DataError as error:
@@ -221,7 +222,7 @@ def read_json(path: Path, folder: Path) -> Json:
 
 
 def _parsed(content: bytes) -> Any:
-    """What JSON holds; a ValueError if it holds more than a model has, before any of it is made."""
+    """Parse JSON. Raise ValueError before parsing if it holds more objects or names than any model has."""
     if content.count(b"[") + content.count(b"{") > _MOST_OBJECTS:
         raise ValueError(f"more than {_MOST_OBJECTS} objects and lists")
     if content.count(b":") > _MOST_NAMES < sum(1 for _ in re.finditer(rb'"\s*:', content)):
@@ -230,9 +231,9 @@ def _parsed(content: bytes) -> Any:
 
 
 def read_array_file(folder: Path, file: str) -> bytes:
-    """The content of the arrays file that a manifest names; a FileNotFoundError where there is none."""
+    """Return the content of the arrays file that a manifest names. Raise FileNotFoundError if it does not exist."""
     path = folder / file
-    # The name of a file, and no way to another folder.
+    # It must be a bare file name, not a path to another folder.
     if file in ("", ".", "..") or Path(file).name != file or not file.isprintable():
         raise ModelFileError(f"{folder}: the manifest names a file outside the model folder.")
     try:
@@ -247,7 +248,7 @@ def read_array_file(folder: Path, file: str) -> bytes:
 
 
 def _checked_content(path: Path, file: BinaryIO) -> bytes:
-    """The content of a file of arrays, whose header says how long it is."""
+    """Return the content of an arrays file, after checking its length against its header."""
     size = os.fstat(file.fileno()).st_size
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
     if size > most:
@@ -264,7 +265,7 @@ def _checked_content(path: Path, file: BinaryIO) -> bytes:
 
 
 def _length_of_arrays(path: Path, header: bytes) -> int:
-    """How many bytes the arrays of a header take together; types that no model has are refused."""
+    """Return the total size in bytes of the arrays in a header. Raise ModelFileError for types that no model has."""
     total = 0
     try:
         for name, entry in _parsed(header).items():
@@ -296,16 +297,16 @@ def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
 
 
 def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | None = None) -> None:
-    """Write a fitted ranker to a folder, replacing the model that is there, if any, in one step.
+    """Write a fitted ranker to a folder, replacing any model there in one step.
 
     Args:
-        ranker: a fitted ranker of this library, or AdaptedVectors that have been fitted.
-        folder: where to; made if it is not there, in a folder that is.
-        notes: anything JSON can hold that should travel with the model, such as how its parameters were chosen.
+        ranker: a fitted ranker of this library, or fitted AdaptedVectors.
+        folder: the destination; created if its parent folder exists.
+        notes: any JSON data to store with the model, such as how its parameters were chosen.
 
     Raises:
-        DataError: A folder with other files in it, and one that cannot be written; with NotFittedError, a ranker that
-            is not fitted.
+        DataError: The folder contains other files or cannot be written.
+        NotFittedError: The ranker is not fitted.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -344,7 +345,7 @@ def save(ranker: Ranker | QueryAdapter, folder: PathLike, *, notes: Settings | N
 
 
 def put_stored(path: Path, stored: StoredModel) -> None:
-    """Write a model to a folder, in the place of the one that is there, if any, in one step."""
+    """Write a model to a folder, replacing any model there in one step."""
     created, entry = not path.exists(), cast("ArraysFile", stored.body["arrays"])
     try:
         path.mkdir(exist_ok=True)
@@ -356,14 +357,14 @@ def put_stored(path: Path, stored: StoredModel) -> None:
                     out.write("\n")
         finally:
             if created:
-                with contextlib.suppress(OSError):  # there is a model in it
+                with contextlib.suppress(OSError):  # fails if the folder holds a model
                     path.rmdir()
     except OSError as error:
         raise DataError(f"{path}: the model cannot be written ({error.strerror}).") from None
 
 
 def read_stored(path: Path) -> StoredModel:
-    """A model as it is stored, to be put elsewhere."""
+    """Return a model in its stored form, to be written to another folder."""
 
     def read() -> StoredModel:
         body = read_body(path)
@@ -373,16 +374,16 @@ def read_stored(path: Path) -> StoredModel:
 
 
 def load(folder: PathLike) -> Ranker:
-    """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused.
+    """Return the fitted ranker in a folder, without executing code from it. Anything invalid raises ModelFileError.
 
     Args:
-        folder: one that `save`, `querywise fit` or `querywise adapt` wrote.
+        folder: a folder written by `save`, `querywise fit` or `querywise adapt`.
 
     Returns:
-        The ranker, whose scores are the same bits as before; or AdaptedVectors, if such were saved.
+        The ranker, whose scores are bit-identical to those before saving; or AdaptedVectors, if the folder holds those.
 
     Raises:
-        ModelFileError: A folder without a model, one that is damaged, and one of another format.
+        ModelFileError: The folder has no model, is damaged, or is in another format.
 
     >>> from querywise import ModelFileError, load
     >>> try:
@@ -392,13 +393,13 @@ def load(folder: PathLike) -> Ranker:
     no-such-model: not a model folder: there is no such folder. `querywise fit` and save(ranker, folder) make one.
     """
     path = Path(folder)
-    found: Any = read_steadily(path, MANIFEST, lambda: _read(path))  # an adapter, to whoever saved one
+    found: Any = read_steadily(path, MANIFEST, lambda: _read(path))  # an adapter if one was saved
     ranker: Ranker = found
     return ranker
 
 
 def load_ranker(folder: PathLike) -> Ranker:
-    """What `load` returns, if it ranks."""
+    """Return the ranker in a folder. Raise ModelFileError if the folder holds an adapter."""
     found = load(folder)
     if not ranks(type(found)):
         raise ModelFileError(
@@ -409,7 +410,7 @@ def load_ranker(folder: PathLike) -> Ranker:
 
 
 def _features(model: Ranker | QueryAdapter) -> tuple[int, tuple[str, ...] | None]:
-    """How many features it takes and their names; an adapter takes none."""
+    """Return the number of features and their names; an adapter has none."""
     return getattr(model, "feature_count_", 0), getattr(model, "feature_names_", None)
 
 
@@ -429,7 +430,7 @@ def _read(path: Path) -> Any:
 
 
 def decoded(value: Json, arrays: Arrays, path: Path) -> Ranker | QueryAdapter:
-    """The ranker or the adapter that a manifest and its arrays describe."""
+    """Return the ranker or the adapter that a manifest and its arrays describe."""
     try:
         return decode(value, arrays)
     except ModelFileError:
@@ -441,14 +442,15 @@ def decoded(value: Json, arrays: Arrays, path: Path) -> Ranker | QueryAdapter:
 
 @contextlib.contextmanager
 def _cleared(path: Path, age: float) -> Iterator[None]:
-    """After the block, remove what the manifest does not name: older arrays, and what a killed process has left.
+    """Remove, after the block, files that the manifest does not name: older arrays, and leftovers of killed processes.
 
-    Nothing younger than `age` seconds: another process may be about to name it.
+    Files younger than `age` seconds stay: another process may be about to reference them.
     """
     try:
         yield
     finally:
-        # What is not understood, such as an old manifest that is damaged, stays until a model is saved.
+        # If the folder cannot be understood, for example because of a damaged manifest, its files stay until a model is
+        # saved.
         with contextlib.suppress(QuerywiseError, OSError, LookupError, TypeError):
             named = read_body(path)["arrays"]["file"] if (path / MANIFEST).exists() else None
             leftovers = [each for each in path.iterdir() if each.name not in (named, LOCK) and is_leftover(each.name)]

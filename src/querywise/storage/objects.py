@@ -1,7 +1,7 @@
-"""Fitted objects ↔ JSON and arrays. Reading makes objects of the known classes alone, and executes nothing else.
+"""Fitted objects ↔ JSON and arrays. Reading constructs objects of known classes only, and executes nothing else.
 
-Whatever a manifest holds, it becomes an object whose values are all what its class declares, and whose arguments are
-what the constructor's signature takes; or it is refused.
+Whatever a manifest contains, either every value has the type that its class declares and every argument the type in the
+constructor's signature, or WrongValueError is raised.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from querywise.storage.classes import FORMER, class_named, name_of
 
 _LONG_TEXT = 1_000
 
-_DEEPEST = 60  # objects and lists inside each other
-_FEW, _TIMES = 10_000, 32  # objects, each counted wherever it is used: a few, and so many for each that is written
+_DEEPEST = 60  # nesting depth of objects and lists
+_FEW, _TIMES = 10_000, 32  # limit on uses of objects: a base number, and so many for each object written
 _ENTRIES = ("$class", "number", "parameters", "learned")
 
 _SAID = {NoneType: "none", bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def encode(model: Ranker | QueryAdapter) -> tuple[Json, Arrays]:
-    """A ranker or an adapter as JSON, and the arrays that it names."""
+    """Return a ranker or an adapter as JSON, and the arrays that the JSON names."""
     writer = _Writer()
     return writer.encode(model, "ranker"), writer.arrays
 
 
 class _Writer:
-    """Values as JSON; arrays and long texts become their key, an object seen before its number."""
+    """Encodes values as JSON; arrays and long texts are replaced by their key, repeated objects by their number."""
 
     def __init__(self) -> None:
         self.arrays: Arrays = {}
         self._numbers: dict[int, int] = {}
 
     def encode(self, value: Any, key: str) -> Any:
-        """A value as JSON; its arrays are kept under this key."""
+        """Return a value as JSON; its arrays are stored under this key."""
         if value is None or isinstance(value, (bool, int)):
             return value
         if isinstance(value, float):
@@ -73,7 +73,7 @@ class _Writer:
         if isinstance(value, str):
             if len(value) < _LONG_TEXT:
                 return value
-            # Half a surrogate pair, which JSON may have let into a query, is no reason not to save a model.
+            # A lone surrogate, which JSON may have let into a query, must not prevent saving a model.
             return self._kept("$text", key, np.frombuffer(value.encode(errors="surrogatepass"), np.uint8))
         if isinstance(value, np.ndarray):
             return self._kept("$array", key, np.ascontiguousarray(value))
@@ -107,7 +107,7 @@ class _Writer:
 
 
 def checked_name(kind: type, where: str) -> str:
-    """The name of a class in model folders; refused if they cannot name it."""
+    """Return the name of a class in model folders. Raise DataError if they cannot name it."""
     name = name_of(kind)
     if name is None:
         raise DataError(
@@ -118,45 +118,45 @@ def checked_name(kind: type, where: str) -> str:
 
 
 def is_learned(name: str) -> bool:
-    """Whether a name is that of a learned value."""
+    """Return whether a name is that of a learned value."""
     return name.endswith("_") and not name.startswith("_")
 
 
 def ranks(kind: type) -> bool:
-    """Whether objects of a class are rankers."""
+    """Return whether instances of a class are rankers."""
     return plays(kind, Ranker)
 
 
 def stands_alone(kind: type) -> bool:
-    """Whether objects of a class have folders of their own; all others are parts of some that have."""
+    """Return whether instances of a class are saved in folders of their own; all others are parts of such objects."""
     return ranks(kind) or plays(kind, QueryAdapter)
 
 
 def decode(value: Json, arrays: Arrays) -> Ranker | QueryAdapter:
-    """The ranker or the adapter that was encoded."""
+    """Return the ranker or the adapter that was encoded."""
     reader = _Reader(arrays)
     try:
         found: Ranker | QueryAdapter = reader.decode(value, 0)
         known = reader.known.get(id(found))
     finally:
-        reader.known.clear()  # each of them refers to all
+        reader.known.clear()  # break the reference cycles between them
     if known is None or not stands_alone(known.kind) or not known.fitted:
         raise WrongValueError("it is not a fitted ranker")
     return found
 
 
 class _Reader:
-    """The inverse of the writer. Only classes that may be saved are made, only their own values are set."""
+    """The inverse of the writer. It constructs only classes that may be saved and sets only their declared values."""
 
     def __init__(self, arrays: Arrays) -> None:
-        self.known: dict[int, Known] = {}  # of every object made, by identity
+        self.known: dict[int, Known] = {}  # every object constructed, by identity
         self._arrays = arrays
-        self._made: dict[int, Any] = {}  # by number; they also keep their identity
-        self._uses: dict[int, int] = {}  # how many objects each is, those inside it counted
+        self._made: dict[int, Any] = {}  # by number; this also keeps their ids valid
+        self._uses: dict[int, int] = {}  # number of objects in each, counting nested ones
         self._used = self._written = 0
 
     def decode(self, value: Any, depth: int) -> Any:
-        """The value that was encoded."""
+        """Return the value that was encoded."""
         if depth > _DEEPEST:
             raise WrongValueError(f"values are nested more than {_DEEPEST} deep")
         if isinstance(value, dict):
@@ -170,7 +170,7 @@ class _Reader:
         return value
 
     def _marked(self, item: tuple[str, Any], *, depth: int) -> Any:
-        """A value under a mark that says how it is written."""
+        """Return a value whose marker says how it is encoded."""
         match item:
             case ("$array", str(key)) if key in self._arrays:
                 return self._arrays[key]
@@ -190,7 +190,7 @@ class _Reader:
         raise WrongValueError(f"{item[0]!r} with {str(item[1])[:60]!r} is not understood")
 
     def _count(self, uses: int) -> None:
-        """Count objects where they are used: a few that hold each other could be used more often than there is time."""
+        """Count the uses of objects: a few that contain each other could otherwise take exponential time."""
         self._written += 1
         self._used += uses
         if self._used > _FEW + _TIMES * self._written:
@@ -224,12 +224,12 @@ class _Reader:
             self._learn(made, decoded, known)
         except DataError as error:
             raise WrongValueError(f"{name}: {error}") from None
-        # Last: an object that was inside itself would have no end.
+        # Register the object last: one that contained itself would never end.
         self._made[number], self._uses[number], self.known[id(made)] = made, self._used - before, known
         return made
 
     def _learn(self, made: Any, learned: dict[str, Any], known: Known) -> None:
-        """Set what an object has learned: nothing, or all of it."""
+        """Set either none or all of an object's learned values."""
         name = known.kind.__name__
         values = {each: check for each, check in declared(known.kind).items() if is_learned(each)}
         known.fitted = bool(learned) or not values
@@ -255,7 +255,7 @@ def _text(array: Any, key: str) -> str:
 
 
 def _sparse(data: Any, indices: Any, pointers: Any, shape: Any) -> csr_array:
-    """A sparse matrix whose every number has its row and its column."""
+    """Return a sparse matrix, after checking that every entry has a valid row and column."""
     parts = (data, indices, pointers, shape)
     if not all(isinstance(each, np.ndarray) and each.ndim == 1 for each in parts):
         raise WrongValueError("a sparse matrix is not made of rows of numbers")
@@ -272,7 +272,7 @@ def _sparse(data: Any, indices: Any, pointers: Any, shape: Any) -> csr_array:
 
 @cache
 def argument_checks(kind: type) -> dict[str, Check]:
-    """What each argument of a class's constructor must be."""
+    """Return the type check for each argument of a class's constructor."""
     hints = get_type_hints(kind.__init__)  # type: ignore[misc]
     names = [name for name in inspect.signature(kind).parameters if name != "self"]
     return {name: _check_for(hints[name]) for name in names}
@@ -280,12 +280,12 @@ def argument_checks(kind: type) -> dict[str, Check]:
 
 @dataclass(frozen=True)
 class _Plain:
-    """A plain value of one type. A whole number may be written as 5.0, and a truth value as 0 or 1."""
+    """A plain value of one type. A whole number may be written as 5.0, and a boolean as 0 or 1."""
 
     type: type
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value has this type."""
         if self.type is NoneType:
             fits = value is None
         elif self.type is bool:
@@ -300,13 +300,13 @@ class _Plain:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """A tuple or a list of values of one kind, or a row of numbers."""
+    """A tuple or a list of values of one type, or a one-dimensional array of numbers."""
 
     each: Check
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
-        if isinstance(value, str):  # a name by itself stands for a list of one
+        """Raise WrongValueError unless every item is valid."""
+        if isinstance(value, str):  # a single name stands for a list of one
             value = [value]
         if isinstance(value, np.ndarray) and value.ndim == 1:
             value = value.tolist()
@@ -317,10 +317,10 @@ class _Sequence:
 
 
 class _Array:
-    """An array of any type, of which the class declares more."""
+    """An array of any type; the class declares the details."""
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value is an array."""
         if not isinstance(value, np.ndarray):
             raise WrongValueError(f"{where} is {described(value)}; expected an array")
 

@@ -1,4 +1,4 @@
-"""One model put in the place of another in one step, and back again."""
+"""Replacing a model by another in one step, and undoing it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from querywise.errors import DataError, ModelFileError
 from querywise.runtime.files import refuse_link
 from querywise.storage.models import MANIFEST, check_model_folder, load_ranker, put_stored, read_stored, version_of
 
-PREVIOUS = ".previous"  # what the folder of the model before is called after the folder
+PREVIOUS = ".previous"  # suffix of the folder that keeps the previous model
 
 
 def promote(model: Path, over: Path) -> str:
-    """Put a model in the place of another, which stays in the folder beside; the version that is in place then.
+    """Replace a model by another, keeping the previous one in a folder beside it; return the version now in place.
 
-    A service that has the folder open takes it up. Interrupted, the one or the other is there whole.
+    A service that has the folder open picks up the change. If interrupted, either the old or the new model is in place,
+    whole.
     """
     if model.resolve() == over.resolve():
         raise DataError(f"{model}: this model is in place already.", arguments=("over",))
-    load_ranker(model)  # refused if it is damaged
+    load_ranker(model)  # raises an error if it is damaged
     check_model_folder(over)
     refuse_link(before(over))
     if (over / MANIFEST).exists():
@@ -28,7 +29,7 @@ def promote(model: Path, over: Path) -> str:
 
 
 def put_back(over: Path) -> str:
-    """Let the model and the one before change places; the version that is in place then."""
+    """Swap the model and the previous one; return the version now in place."""
     other = before(over)
     refuse_link(other)
     if not (other / MANIFEST).exists():
@@ -41,6 +42,6 @@ def put_back(over: Path) -> str:
 
 
 def before(over: Path) -> Path:
-    """The folder of the model before."""
+    """Return the folder of the previous model."""
     folder = over.resolve()
     return folder.with_name(folder.name + PREVIOUS)
