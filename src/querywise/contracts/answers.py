@@ -93,7 +93,7 @@ class Models(Protocol):
         ...
 
     def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
-        """Return one score per document: the models' scores, scaled to 0 … 1 per query, summed with weights `shares`."""
+        """Return one score per document: the models' scores scaled to 0 … 1 per query, summed with weights `shares`."""
         ...
 
 
