@@ -11,7 +11,8 @@ import hashlib
 import math
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import lt
 from typing import NamedTuple
 
 from querywise.errors import DataError
@@ -87,36 +88,43 @@ def propensities(rankings: Sequence[Sequence[str]], documents: Sequence[str]) ->
     >>> propensities([["a", "b"], ["b", "a"]], ["b", "a"])
     [0.5, 0.5]
     """
-    ranks = [{document: rank for rank, document in enumerate(ranking)} for ranking in rankings]
-    states = {((0,) * len(rankings), tuple(range(len(rankings)))): 1.0}
+    rankings = [ranking[: len(documents)] for ranking in rankings]  # no pick is further down
+    known = [{document: rank for rank, document in enumerate(ranking)} for ranking in rankings]
+    ranks = [[[own.get(document, math.inf) for own in known] for document in ranking] for ranking in rankings]
+    every = tuple(range(len(rankings)))
+    states = {((0,) * len(rankings), every): 1.0}
     found: list[float] = []
     for document in documents:
         following: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = defaultdict(float)
         here = 0.0
         for (places, waiting), chance in states.items():
-            able = [team for team, ranking in enumerate(rankings) if places[team] < len(ranking)]
+            able = [team for team in every if places[team] < len(rankings[team])]
             picking = [team for team in waiting if team in able] or able
             for team in picking:
-                here += chance / len(picking) if rankings[team][places[team]] == document else 0.0
-                moved = [place + (number == team) for number, place in enumerate(places)]
-                settled = _settled(rankings, ranks, moved)
-                following[settled, tuple(each for each in picking if each != team)] += chance / len(picking)
+                share = chance / len(picking)
+                if rankings[team][places[team]] == document:
+                    here += share
+                used = (*places[:team], places[team] + 1, *places[team + 1 :])
+                settled = tuple([_settled(ranks[each], used[each], used) for each in every])
+                following[settled, tuple([each for each in picking if each != team])] += share
         found.append(here)
-        states = dict(following)
+        states = following
         if len(states) > _MOST_STATES:
             break
     return [*found, *[math.nan] * (len(documents) - len(found))]
 
 
-def _settled(
-    rankings: Sequence[Sequence[str]], ranks: Sequence[Mapping[str, int]], places: Sequence[int]
-) -> tuple[int, ...]:
-    """How far each ranking is used up where so many of its first, and so those of all others, are in the list."""
+def _settled(ranks: Sequence[Sequence[float]], place: int, used: Sequence[int]) -> int:
+    """Return the position of a ranking's best document that is not in the list, from a position on.
 
-    def taken(document: str) -> bool:
-        return any(own.get(document, place) < place for own, place in zip(ranks, places, strict=True))
-
-    return tuple(_next(ranking, place, taken) for ranking, place in zip(rankings, places, strict=True))
+    Args:
+        ranks: of each of the ranking's documents, in all rankings.
+        place: the position.
+        used: how many of each ranking's first documents are in the list.
+    """
+    while place < len(ranks) and any(map(lt, ranks[place], used)):
+        place += 1
+    return place
 
 
 def _next(ranking: Sequence[str], place: int, taken: Callable[[str], bool]) -> int:
