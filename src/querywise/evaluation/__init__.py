@@ -1,1 +1,1 @@
-"""Orders and labels → a per-query table, and paired comparisons of such tables."""
+"""Rankings and labels → a table of measures by query, and paired comparisons of such tables."""

@@ -1,7 +1,7 @@
-"""How far cheap labels agree with people's: by grade, by kind of pair, and where they lean to one system.
+"""Agreement of cheap labels with human ones: by grade, by kind of pair, and where cheap labels favor one system.
 
-Every interval is of a bootstrap over queries, drawn with one fixed seed: queries are what was sampled, and the pairs
-of a query are not independent.
+All intervals are bootstrap intervals over queries, drawn with one fixed seed: queries are the sampled unit, and the
+pairs of a query are not independent.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from querywise.runtime.values import JsonObject
 
 DRAWS = 2_000
 _BLOCK = 4_000_000  # numbers drawn at a time
-_GRADES = 20  # that two sets of labels may have together
+_GRADES = 20  # most grades that two sets of labels may have together
 _CONFIDENCE = 0.95
 _RANKS = ((1, 1), (2, 3), (4, 10), (11, 30))
-_DEPTH, _JUDGED = "judged@10", 0.9  # the share of a system's first ten that people should have judged
-_FIRST = 10  # documents of a list that a system is said to have found
+_DEPTH, _JUDGED = "judged@10", 0.9  # the share of a system's top ten that should have human labels
+_FIRST = 10  # a system is credited with the documents in its top ten
 
-Statistic = Callable[[Floats], Floats]  # sums over queries, a row for each draw → a number for each draw
+Statistic = Callable[[Floats], Floats]  # sums over queries, one row per draw → one number per draw
 
 
 class Interval(NamedTuple):
-    """An estimate with its interval; NaN where nothing can be told."""
+    """An estimate with its interval; NaN where it cannot be estimated."""
 
     value: float
     low: float
@@ -46,7 +46,7 @@ class Interval(NamedTuple):
 
     @property
     def text(self) -> str:
-        """In three decimals."""
+        """The estimate and its interval, to three decimals."""
         if np.isnan(self.value):
             return ""
         return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
@@ -56,8 +56,10 @@ class Interval(NamedTuple):
 class Slice:
     """The pairs of one kind.
 
-    bias: the mean of the cheap grade less the human one. leaning: the same against all other pairs of equal human
-    grade, which a judge that errs at random does not show.
+    Attributes:
+        bias: The mean of the cheap grade minus the human grade.
+        leaning: The bias relative to all other pairs of the same human grade; zero for a judge that errs at random.
+
     """
 
     kind: str
@@ -71,10 +73,12 @@ class Slice:
 
 @dataclass(frozen=True)
 class SystemPair:
-    """Two systems: their mean difference by both labels, and what cheap labels add to it.
+    """Two systems: their mean difference by either set of labels, and the bias of the cheap labels.
 
-    cheap: on all queries with cheap labels; its p is that of the paired t-test. bias: the cheap difference less the
-    human one, on queries with both.
+    Attributes:
+        cheap: The mean difference on all queries with cheap labels; `p` is that of its paired t-test.
+        bias: The cheap difference minus the human one, on queries with both.
+
     """
 
     first: str
@@ -88,13 +92,13 @@ class SystemPair:
 
     @property
     def answer(self) -> str:
-        """Whether cheap labels may choose: yes, no or unknown."""
+        """Whether the cheap labels may decide between the two: yes, no or unknown."""
         if np.sign(self.cheap - self.bias.low) == np.sign(self.cheap - self.bias.high) == np.sign(self.cheap) != 0:
             return "yes"
         return "no" if self.bias.low > 0 or self.bias.high < 0 else "unknown"
 
     def said(self, queries: int) -> str:
-        """The same in a sentence."""
+        """Describe the pair in a sentence."""
         pair, by = f"{self.first} and {self.second}", f"{self.measure} {self.cheap:+.4f} by cheap labels"
         lies = f"{self.bias.low:+.4f} to {self.bias.high:+.4f}"
         if self.answer == "yes":
@@ -122,10 +126,12 @@ class SystemPair:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What two sets of labels say of the same pairs.
+    """The agreement of two sets of labels on the same pairs.
 
-    confusion: human grades × cheap grades, counts. measures: same grade, kappa, weighted kappa, kappa of relevance,
-    bias.
+    Attributes:
+        confusion: Counts, human grades × cheap grades.
+        measures: Same grade, kappa, weighted kappa, kappa of relevance, and bias.
+
     """
 
     pairs: int
@@ -141,7 +147,7 @@ class Agreement:
     cautions: tuple[str, ...] = ()
 
     def said(self) -> list[str]:
-        """What it comes to, in sentences."""
+        """Summarize the agreement in sentences."""
         leaning = [
             f"By {each.kind}, cheap labels lean {'to' if each.leaning.value > 0 else 'away from'} {each.name}: "
             f"{each.leaning.text} grades against other pairs that people gave the same grade."
@@ -156,7 +162,7 @@ class Agreement:
         return [*found, *self.cautions]
 
     def as_json(self) -> JsonObject:
-        """All of it, as JSON can hold it."""
+        """Return everything as JSON."""
         return {
             "pairs": self.pairs,
             "queries": self.queries,
@@ -193,18 +199,18 @@ def agree(
     Args:
         cheap: Query → document → grade.
         human: The same by people; a random sample of the queries.
-        runs: Lists of the systems to choose between.
-        classes: The kind of every query.
-        words: How many words every query has.
-        lengths: How many words every document has.
-        measure: What the systems are compared by.
+        runs: The runs of the systems to choose between.
+        classes: The class of every query.
+        words: The number of words of every query.
+        lengths: The number of words of every document.
+        measure: The measure by which systems are compared.
         relevant_from: The lowest grade that is relevant.
 
     Returns:
         An Agreement.
 
     Raises:
-        DataError: If fewer than two queries have a document with both labels, or grades are too many.
+        DataError: If fewer than two queries have a document with both labels, or there are too many grades.
 
     """
     pairs = _Pairs.of(cheap, human)
@@ -239,7 +245,7 @@ def agree(
 
 
 def _cautions(pairs: _Pairs, human: Grades, runs: Sequence[Run]) -> Iterator[str]:
-    """Labels on different scales, and systems whose first documents people did not judge."""
+    """Yield warnings about labels on different scales and systems whose top documents lack human labels."""
     most = [pairs.grades[int(levels.max())] for levels in (pairs.cheap_level, pairs.human_level)]
     if most[0] != most[1]:
         yield (
@@ -257,7 +263,7 @@ def _cautions(pairs: _Pairs, human: Grades, runs: Sequence[Run]) -> Iterator[str
 
 
 class _Pairs(NamedTuple):
-    """The pairs that both judged, query after query."""
+    """The pairs with both labels, grouped by query."""
 
     query_ids: tuple[str, ...]
     documents: tuple[str, ...]
@@ -279,7 +285,7 @@ class _Pairs(NamedTuple):
         return np.array(self.grades, np.float64)[self.cheap_level]
 
     def summed(self, place: Ints, width: int, values: Floats | None = None) -> Floats:
-        """Queries × width: counts, or sums of values."""
+        """Return queries × width: counts, or sums of values."""
         flat = np.bincount(self.owner * width + place, weights=values, minlength=self.queries * width)
         return flat.reshape(self.queries, width).astype(np.float64)
 
@@ -311,7 +317,7 @@ class _Pairs(NamedTuple):
 
 @lru_cache(1)
 def _draws(queries: int) -> tuple[NDArray[np.uint16], ...]:
-    """How often each query is drawn: rows of draws, in blocks; the first row is all queries once."""
+    """Return how often each query is drawn, in blocks of draws; the first row has every query once."""
     chance, share = np.random.default_rng(51), np.full(queries, 1 / queries)
     block = max(1, _BLOCK // queries)
     sizes = [min(block, DRAWS - first) for first in range(0, DRAWS, block)]
@@ -320,7 +326,7 @@ def _draws(queries: int) -> tuple[NDArray[np.uint16], ...]:
 
 
 def _interval(sums: Floats, statistic: Statistic, confidence: float = _CONFIDENCE) -> Interval:
-    """A statistic of sums over queries, with its percentile interval."""
+    """Return a statistic of sums over queries with its percentile interval."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.concatenate([statistic(weights.astype(np.float64) @ sums) for weights in _draws(len(sums))])
     drawn = found[1:][np.isfinite(found[1:])]
@@ -350,7 +356,7 @@ def _right_of(level: int, levels: int) -> Statistic:
 
 
 def _kappa(tables: Floats, loss: Floats) -> Floats:
-    """Cohen's kappa: 1 − Σ loss · share / Σ loss · the share if both judged independently."""
+    """Return Cohen's kappa: 1 − Σ loss · share / Σ loss · the share expected of independent labels."""
     shares = tables / tables.sum(axis=(1, 2), keepdims=True)
     chance = np.einsum("bh,bc->bhc", shares.sum(axis=2), shares.sum(axis=1))
     kappa: Floats = 1 - np.einsum("bhc,hc->b", shares, loss) / np.einsum("bhc,hc->b", chance, loss)
@@ -364,7 +370,7 @@ def _slices(
     words: Mapping[str, int] | None,
     lengths: Mapping[str, int] | None,
 ) -> Iterator[Slice]:
-    """Kinds of queries, lengths, ranks and systems, each group of pairs against the others."""
+    """Yield slices by class of query, length, rank and system: each group of pairs against the others."""
     if classes:
         own = np.array([classes.get(query) or "none" for query in pairs.query_ids])[pairs.owner]
         yield from _sliced(pairs, "kind of query", {name: own == name for name in sorted(set(own.tolist()))})
@@ -398,7 +404,7 @@ def _slices(
 
 
 def _ranks(pairs: _Pairs, run: Run) -> Floats:
-    """Where every pair's document stands in a run; infinite where it does not."""
+    """Return the rank of every pair's document in a run; infinite if the run does not have it."""
     flavour = find_flavour("standard")
     places = [
         {document: place for place, document in enumerate(own_order(run.scores.get(query, {}), flavour), start=1)}
@@ -409,7 +415,7 @@ def _ranks(pairs: _Pairs, run: Run) -> Floats:
 
 
 def _sliced(pairs: _Pairs, kind: str, masks: Mapping[str, Bools]) -> Iterator[Slice]:
-    """Every group that has pairs, where there are two groups or more."""
+    """Yield a slice for every non-empty group, if there are at least two."""
     masks = {name: mask for name, mask in masks.items() if mask.any()}
     if len(masks) < 2:
         return
@@ -436,7 +442,7 @@ def _bias(sums: Floats) -> Floats:
 
 
 def _leaning(sums: Floats) -> Floats:
-    """The mean bias of a group less that of the others at each human grade, weighted by the group's pairs."""
+    """Return a group's mean bias minus that of the others at each human grade, weighted by the group's pairs."""
     count, off = np.split(sums, 2, axis=1)
     levels = count.shape[1] // 2
     both = (count[:, :levels] > 0) & (count[:, levels:] > 0)
@@ -447,7 +453,7 @@ def _leaning(sums: Floats) -> Floats:
 
 
 def _choices(cheap: Grades, human: Grades, runs: Sequence[Run], measure: str) -> Iterator[SystemPair]:
-    """Every two runs; the intervals of the bias hold for all pairs together (Bonferroni)."""
+    """Yield every pair of runs; the bias intervals hold for all pairs together (Bonferroni)."""
     both = sorted(query for query in human if query in cheap)
     top = {query: human[query] for query in both}
     by_cheap = {run.name: evaluate_run(run, cheap, measures=measure)[measure] for run in runs}

@@ -1,4 +1,4 @@
-"""Several rankers on the same folds, fitted, scored on the test queries and compared; and what a comparison gives."""
+"""Fit several rankers on the same folds, score the test queries and compare them; and the result, `Compared`."""
 
 from __future__ import annotations
 
@@ -54,17 +54,15 @@ class Compared:
     """The test queries of all folds together, under every ranker. `judged` carries no features."""
 
     judged: Judged
-    fold_of: Ints  # which fold tested each query
-    trained: dict[str, tuple[Trained, ...]]  # a ranker's folds
+    fold_of: Ints  # the fold that tested each query
+    trained: dict[str, tuple[Trained, ...]]  # by ranker, one for each fold
     baseline: str
     measures: tuple[str, ...]
     flavour: str
-    runs: Mapping[str, Run] = field(
-        default_factory=dict
-    )  # other systems' own lists, where all that was judged is known
-    given: tuple[str, ...] = ()  # systems that were fitted before and used as they are
-    learned: FoldQueries | None = None  # the queries that each fold learned from; None where nothing was fitted
-    taught: tuple[Taught, ...] = ()  # what each fold's query vectors learned; none where they do not learn
+    runs: Mapping[str, Run] = field(default_factory=dict)  # other systems' own lists, where all judgments are known
+    given: tuple[str, ...] = ()  # systems that were already fitted and are used unchanged
+    learned: FoldQueries | None = None  # the queries that each fold learned from; None if nothing was fitted
+    taught: tuple[Taught, ...] = ()  # what each fold's query vectors learned; empty if they do not learn
 
     def __repr__(self) -> str:
         first = f"Compared({self._title}, flavour {self.flavour!r}, baseline {self.baseline!r})"
@@ -89,17 +87,17 @@ class Compared:
         return Differences(self.evaluations, self.baseline)
 
     def to_frame(self, by: Literal["method", "query"] = "method", *, test: str = "t") -> Frame:
-        """A row per method, or per method and query; pandas, else polars, else Arrow.
+        """Return a row per method, or per method and query; pandas, else polars, else Arrow.
 
-        A method's row has, of every measure, the mean, the difference from the baseline, p of the paired test, and p by
-        Holm's correction for the number of methods.
+        For every measure, a method's row has the mean, the difference from the baseline, the p of the paired test, and
+        the p after Holm's correction for the number of methods.
         """
         require_known(by)
         found = self.differences
         return as_frame(found.by_query(self.fold_of.tolist()) if by == "query" else found.columns(test))
 
     def plot(self, measure: str | None = None, *, test: str = "t", ax: Axes | None = None) -> Axes:
-        """Every method's difference from the baseline with its interval; by default in the first measure."""
+        """Plot every method's difference from the baseline with its interval; by default in the first measure."""
         chosen = self.measures[0] if measure is None else measure
         base = float(self.evaluations[self.baseline][chosen].mean())
         found = self.differences.with_intervals(chosen, test)
@@ -112,7 +110,7 @@ class Compared:
 
     @cached_property
     def scores(self) -> dict[str, Floats]:
-        """Every ranker's scores of all test documents."""
+        """Every ranker's scores for all test documents."""
         return {name: np.concatenate([each.scores for each in parts]) for name, parts in self.trained.items()}
 
     @cached_property
@@ -121,33 +119,33 @@ class Compared:
         return {name: self.measured(name, self.measures) for name in self.names}
 
     def measured(self, name: str, measures: Sequence[str]) -> Evaluation:
-        """Some measures of one ranker on every test query; the run of one system is measured on its own list."""
+        """Evaluate one ranker on every test query; a system that is one run is evaluated on its own list."""
         if name in self.lists:
             return evaluate_run(self.lists[name], self.judgements, measures=measures, flavour=self.flavour)
         return evaluate(self.scores[name], self.judged, measures=measures, flavour=self.flavour, order="grouped")
 
     @cached_property
     def lists(self) -> dict[str, Run]:
-        """The rankers that are the run of one system, each with its own list: no document that only others found."""
+        """Rankers that are one system's run, with the run's own list: without documents that only others retrieved."""
         return own_lists(self.judged, self.fold_of, self.trained) | dict(self.runs)
 
     @cached_property
     def judgements(self) -> Grades:
-        """All that was judged: query → document → grade."""
+        """All judgments: query → document → grade."""
         return dict(zip(self.judged.query_ids, whole_grades(self.judged), strict=True))
 
     @property
     def coverage(self) -> Coverage | None:
-        """What the candidates of the test queries hold of all that was judged; None where that is not known."""
+        """How many of the judged documents are candidates of the test queries; None if unknown."""
         return None if self.judged.missed is None else coverage_of(self.judged)
 
     @property
     def losses(self) -> tuple[LostData, ...]:
-        """What was read and left out, or shortened, as far as the data tells."""
+        """Data that was read and dropped or truncated, as far as known."""
         return self.judged.losses
 
     def counted(self) -> list[str]:
-        """What was counted, what retrieval missed and what was not fitted here, in a few sentences, as far as known."""
+        """Explain in a few sentences what was evaluated, what retrieval missed and what was not fitted here."""
         known, before = self.coverage, _used_as_given(self.given)
         if known is None:
             return before
@@ -156,7 +154,7 @@ class Compared:
         return [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines(), *told, *before]
 
     def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:
-        """One ranker's paired test against the baseline, over all queries or some."""
+        """Test one ranker against the baseline, paired, over all queries or some."""
         ours, theirs = self.evaluations[name][measure], self.evaluations[self.baseline][measure]
         chosen = slice(None) if queries is None else queries
         return find_test(test)(ours[chosen], theirs[chosen])
@@ -164,14 +162,18 @@ class Compared:
     def test(self, first: str, second: str, measure: str | None = None, *, test: str = "t") -> Comparison:
         """Test any two methods against each other, query by query.
 
-        first, second: their names.
-        measure: one of those evaluated; by default the first.
-        test: the paired test: `t`, `wilcoxon` or `randomisation`.
+        Args:
+            first: The name of one method.
+            second: The name of the other.
+            measure: One of those evaluated; by default the first.
+            test: The paired test: `t`, `wilcoxon` or `randomisation`.
 
-        Returns: a Comparison: `.difference`, the first method's mean less the second's, and `.p`, for these two alone;
-        `holm` corrects the p of several.
+        Returns:
+            A Comparison: `.difference`, the first method's mean minus the second's, and `.p`, for these two alone;
+            `holm` corrects the p-values of several tests.
 
-        Refused: with DataError, a method, measure or test that is not there.
+        Raises:
+            DataError: If the method, measure or test is unknown.
 
         >>> from querywise import RankSVM, compare, make_judged, split
         >>> train, valid, test = split(make_judged(30, 10, 4))
@@ -188,11 +190,11 @@ class Compared:
 
     @cached_property
     def twins(self) -> Leaks | None:
-        """The test queries that have a near twin among those learned from, or their group; None if nothing learned."""
+        """Test queries with a near-duplicate, or a query of their group, in training; None if nothing was trained."""
         return None if self.learned is None else self.learned.leaks()
 
     def on_twins(self, measure: str, *, test: str = "t") -> dict[str, TwinGain]:
-        """Every other method against the baseline on queries with a near twin and on the rest; empty if none leaks."""
+        """Test every other method on queries with a near-duplicate and on the rest; empty if nothing leaks."""
         if self.twins is None or not self.twins.is_told:
             return {}
 
@@ -203,7 +205,7 @@ class Compared:
         return {name: TwinGain(tested(name, near), tested(name, ~near)) for name in others}
 
     def twins_json(self, test: str) -> JsonObject:
-        """What leaks and what every method gains by it, by measure, as JSON can hold it; empty where nothing does."""
+        """Return the leaks and every method's gain from them, by measure, as JSON; empty if nothing leaks."""
         if self.twins is None or not self.twins.text:
             return {}
         gains = {measure: self.on_twins(measure, test=test) for measure in self.measures}
@@ -214,30 +216,30 @@ class Compared:
         return {"near_twins": self.twins.as_json(told)}
 
     def corrected(self, test: str = "t") -> dict[str, dict[str, float]]:
-        """The p of every measure of each but the baseline, against the baseline, by Holm for their number."""
+        """Return each method's Holm-corrected p against the baseline, by measure."""
         return self.differences.corrected(test)
 
     def fit_seconds(self, name: str) -> float:
-        """The seconds of training and tuning in all folds."""
+        """Return the seconds of training and tuning in all folds."""
         return sum(each.fit_seconds for each in self.trained[name])
 
     def predict_milliseconds(self, name: str) -> float:
-        """The milliseconds of ranking, per query."""
+        """Return the milliseconds of ranking per query."""
         return 1000 * sum(each.predict_seconds for each in self.trained[name]) / max(len(self.judged), 1)
 
     def megabytes(self, name: str) -> float:
-        """How much a fitted ranker holds, the mean over the folds; NaN for given scores."""
+        """Return the size of a fitted ranker, averaged over the folds; NaN for given scores."""
         sizes = [np.nan if np.isnan(each.fit_seconds) else each.extra.megabytes for each in self.trained[name]]
         return float(np.mean(sizes))
 
     @property
     def classes(self) -> dict[str, Bools]:
-        """The test queries of each class, where they have one."""
+        """The test queries of each class, if queries have classes."""
         known = self.judged.classes
         return {name: np.array([each == name for each in known]) for name in sorted({name for name in known if name})}
 
     def moved(self, name: str) -> Floats | None:
-        """The (α, β) of each test query as a training query of other folds, their mean; NaN for one that never was."""
+        """Return each test query's (α, β) as a training query, averaged over other folds; NaN if it never was one."""
         found = [each.extra.moved for each in self.trained[name] if each.extra.moved is not None]
         if not found:
             return None
@@ -250,33 +252,33 @@ class Compared:
         )
 
     def extra(self, name: str, told: Callable[[Extra], list[float] | None]) -> Floats | None:
-        """Something a ranker reports of every test query, such as its distances; None unless it did in every fold."""
+        """Return a per-query value that a ranker reports, such as its distances; None unless every fold reports it."""
         parts = [told(each.extra) for each in self.trained[name]]
         return None if any(part is None for part in parts) else np.concatenate([np.array(part) for part in parts])
 
     def parameters(self, name: str) -> list[JsonObject | None]:
-        """The setting that was chosen in each fold; None where nothing was chosen."""
+        """Return the setting chosen in each fold; None if nothing was tuned."""
         choices = [each.choice for each in self.trained[name]]
         return [None if each is None else {**each.parameters, **each.final} for each in choices]
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """The parameters that were chosen at the edge of what was tried, and in how many folds."""
+        """The parameters chosen at an edge of their grid, and in how many folds."""
         every = {name: folds for name, folds in self.trained.items() if name != CHOSEN}
         return edges_in({name: [each.choice.edges for each in folds if each.choice] for name, folds in every.items()})
 
     def with_choice(self, among: Sequence[str]) -> Compared:
-        """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
+        """Add a ranker that is, in each fold, the one of `among` that did best on the validation part."""
         parts = []
         for fold in range(len(self.trained[self.baseline])):
-            # A ranker without a validation value is chosen only where none has one.
+            # Choose a ranker without a validation value only if none has one.
             values = {name: np.nan_to_num(self.trained[name][fold].valid_value, nan=-np.inf) for name in among}
             best = max(among, key=lambda name: (values[name], -among.index(name)))
             parts.append(replace(self.trained[best][fold], method=best))
         return replace(self, trained={**self.trained, CHOSEN: tuple(parts)})
 
     def as_json(self, test: str = "t") -> JsonObject:
-        """Everything the table shows, as JSON can hold it."""
+        """Return everything the table shows as JSON."""
         return {
             "queries": len(self.judged),
             "flavour": self.flavour,
@@ -300,17 +302,17 @@ class Compared:
 
 
 def own_lists(test: Judged, fold_of: Ints, trained: Mapping[str, Sequence[Trained]]) -> dict[str, Run]:
-    """By ranker, the list of the run that it ranks by alone in every fold: the whole one, or what its columns tell."""
+    """Return the lists of rankers that rank by one run in every fold: the whole run, or what its columns hold."""
     by_fold = {name: [each.extra.run for each in folds] for name, folds in trained.items()}
     alone = {name: [run for run in runs if run is not None] for name, runs in by_fold.items() if None not in runs}
-    if not alone or test.gains is not None:  # a list is measured by whole grades
+    if not alone or test.gains is not None:  # lists are evaluated by integer grades
         return {}
     known = {run.name: run for run in (*runs_in(test), *test.runs)}
     return {name: _joined(name, test, fold_of, [known[run] for run in runs]) for name, runs in alone.items()}
 
 
 def _joined(name: str, test: Judged, fold_of: Ints, runs: Sequence[Run]) -> Run:
-    """One list of every test query: that of its fold's run."""
+    """Join one run per fold: every test query has the list of its fold's run."""
     if all(run is runs[0] for run in runs):
         return Run(name, runs[0].scores)
     queries = zip(test.query_ids, fold_of.tolist(), strict=True)
@@ -318,7 +320,7 @@ def _joined(name: str, test: Judged, fold_of: Ints, runs: Sequence[Run]) -> Run:
 
 
 def own_coverage(run: Run, grades: Grades) -> Coverage:
-    """What a run's own list holds of all that was judged."""
+    """Return how many of the judged documents a run's own list has."""
     return coverage_of(in_judged(run, grades))
 
 
@@ -355,32 +357,31 @@ def compare(
     kept: Kept | None = None,
     explain: Explain | None = None,
 ) -> Compared:
-    """Fit every system on every fold and score the fold's test queries; the first is the baseline, or the one named.
+    """Fit every system on every fold and score the fold's test queries; the first is the baseline, unless one is named.
 
     Args:
-        systems: in a list, or by name. Each is a ranker (one that is not fitted yet is fitted on `train`, with `valid`
-            to decide when it stops; a fitted one is used as it is, and the table says so), a model of LightGBM,
-            XGBoost, CatBoost or scikit-learn (the same), a function of features (its parameters `group` and `qid` get
-            the sizes of the groups and the query of each row), or a function of a training and a validation part that
-            gives a fitted ranker.
-        folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train,
-            valid and test. Where all systems are fitted, `test` is enough.
+        systems: in a list, or by name. Each is a ranker (an unfitted one is fitted on `train`, with `valid` for early
+            stopping; a fitted one is used unchanged, and the table says so), a model of LightGBM, XGBoost, CatBoost or
+            scikit-learn (the same), a function of features (its parameters `group` and `qid` get the sizes of the
+            groups and the query of each row), or a function of a training and a validation part that returns a fitted
+            ranker.
+        folds: folds, from `make_folds` or as a list of `(train, valid, test)`; one fold; or instead train, valid and
+            test. If all systems are fitted, `test` is enough.
         train: the training part, instead of folds; also as the second argument.
-        valid, test: the validation and the test part beside it.
-        measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.
-        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
-        baseline: what the others are compared with, by name or as the system itself; None is the first.
+        valid, test: the validation and the test part that go with it.
+        measures: names such as `map` or `ndcg@10`, in a list or separated by commas; docs/measures.md has the formulas.
+        flavour: the evaluation conventions: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+        baseline: the system that the others are compared with, by name or as the system itself; None is the first.
         observe: called with the fold, the name and every fitted ranker, in this process.
-        kept: where finished parts are stored, and read from if they are there already.
-        explain: why answers to test queries are as they are, for a report; `explanations.importance.reasons` finds it
-            out.
+        kept: a store of finished results, from which those already there are read.
+        explain: explains the rankings of test queries, for a report; `explanations.importance.reasons` is one.
 
     Returns:
         Compared, which prints means, differences from the baseline and p of paired tests, corrected by Holm;
         `.to_frame()` has them as a table, `.evaluations` the values by query.
 
     Raises:
-        DataError: No system or no fold, what gives no scores, and a baseline that is not among them.
+        DataError: No system or no fold, a system that gives no scores, and a baseline that is not among them.
 
     >>> from querywise import RankSVM, compare, make_judged, split
     >>> train, valid, test = split(make_judged(30, 10, 4))
@@ -394,7 +395,7 @@ def compare(
     base = find_baseline(fits, known.name_of(baseline))
     if not len(folds):
         raise DataError("There is nothing to compare: no fold was given.")
-    # A fitted ranker is shown to an observer where it was fitted.
+    # An observer sees a fitted ranker in the process where it was fitted.
     pool = workers() if observe is None else ThisProcess()
     pace = Pace(len(folds), fits, alone=pool.parts == 1)
 
@@ -441,7 +442,7 @@ def _trained(
 
 
 def find_baseline(fits: Mapping[str, Fit], name: str | None) -> str:
-    """What the others are compared with: the one named, or the first."""
+    """Return the name of the baseline: the one given, or the first system."""
     if not fits:
         raise DataError("There is nothing to compare: no ranker was given.")
     if name is not None and name not in fits:
@@ -451,7 +452,7 @@ def find_baseline(fits: Mapping[str, Fit], name: str | None) -> str:
 
 def _without_features(data: Judged) -> Judged:
     names = data.feature_names or ()
-    kept = [column for run in run_columns(names) for column in run[1:]]  # who found what, which coverage counts
+    kept = [column for run in run_columns(names) for column in run[1:]]  # columns of runs, which coverage needs
     return replace(
         data,
         candidates=replace(

@@ -1,4 +1,4 @@
-"""Whether freeing clicks of position bias matters: methods measured by later clicks, and by people."""
+"""Whether correcting clicks for position bias matters: methods evaluated by later clicks and by people."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from querywise.runtime.values import JsonObject
 
 @dataclass(frozen=True, eq=False)
 class Debiasing:
-    """A method on debiased clicks against itself on clicks as they are.
+    """A method trained on debiased clicks against the same method on raw clicks.
 
-    model: what judges clicks. debiased, naive: the method's two names; empty where the log cannot be debiased, for the
-    reason given. clicks: all methods by clicks on later pages; people: by grades, None without any.
+    Attributes:
+        model: The click model that judges the later clicks.
+        reason: Why the log cannot be debiased, if so.
+        debiased, naive: The method's two names; empty if the log cannot be debiased.
+        clicks: All methods by clicks on later pages.
+        people: All methods by human grades; None without any.
+
     """
 
     model: str
@@ -33,7 +38,7 @@ class Debiasing:
 
     @property
     def said(self) -> list[str]:
-        """Whether debiasing matters, in a sentence, and what people say of it in another."""
+        """Whether debiasing matters by clicks and, if known, by people, in sentences."""
         judge = f"Methods learned from the earlier pages of the log, and clicks on the last fifth judge ({self.model})."
         if not self.naive:
             return [f"Nothing is debiased here. {self.reason}", judge]
@@ -55,7 +60,7 @@ class Debiasing:
         )
 
     def as_json(self) -> JsonObject:
-        """All of it."""
+        """Return everything as JSON."""
         judges = {"later clicks": self.clicks} | ({} if self.people is None else {"people": self.people})
         means: JsonObject = {
             judge: {name: dict(each.mean()) for name, each in found.evaluations.items()}
@@ -74,7 +79,7 @@ def debiasing(
     names: tuple[str, str],
     test: str,
 ) -> Debiasing:
-    """Measure every method of a comparison by people too. people: the queries that they judged, and their rows."""
+    """Evaluate every method of a comparison by people too; `people` holds the queries they judged and their rows."""
     judged, rows = people
     by_people = None
     if len(judged):

@@ -1,4 +1,4 @@
-"""Evaluations of the same queries, each against the first or the baseline: difference, interval, p, and p by Holm."""
+"""Evaluations of the same queries, each against a baseline: difference, interval, p, and Holm-corrected p."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from querywise.runtime.values import JsonObject, json_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST = 12  # methods in a text
+_MOST = 12  # methods shown as text
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A method's mean of one measure, less the baseline's. p_holm: corrected for the number of methods."""
+    """A method's mean of one measure minus the baseline's. `p_holm` is corrected for the number of methods."""
 
     name: str
     difference: float
@@ -49,7 +49,7 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Evaluations of the same queries, by method, against that of the baseline."""
+    """Evaluations of the same queries, by method, compared with the baseline's."""
 
     evaluations: Mapping[str, Evaluation]
     baseline: str
@@ -60,19 +60,19 @@ class Differences:
         return self.evaluations[self.baseline]
 
     def tested(self, measure: str, test: str) -> dict[str, Corrected]:
-        """Method → its paired test in one measure; the baseline has none."""
+        """Return each method's paired test against the baseline in one measure."""
         compute, theirs = find_test(test), self.base[measure]
         others = {name: each[measure] for name, each in self.evaluations.items() if name != self.baseline}
         return corrected({name: compute(ours, theirs) for name, ours in others.items()})
 
     def corrected(self, test: str) -> dict[str, dict[str, float]]:
-        """Method → measure → p by Holm; the baseline has none."""
+        """Return method → measure → Holm-corrected p, for all but the baseline."""
         by_measure = {measure: self.tested(measure, test) for measure in self.base.measures}
         others = [name for name in self.evaluations if name != self.baseline]
         return {name: {measure: found[name].p_holm for measure, found in by_measure.items()} for name in others}
 
     def with_intervals(self, measure: str, test: str) -> list[Difference]:
-        """Every method but the baseline, with the bootstrap interval of its difference."""
+        """Return every method but the baseline, with the bootstrap interval of its difference."""
         theirs = self.base[measure]
         return [
             Difference(name, *each.numbers, bootstrap_interval(self.evaluations[name][measure], theirs))
@@ -80,7 +80,7 @@ class Differences:
         ]
 
     def columns(self, test: str) -> dict[str, Column]:
-        """A row per method: of every measure the mean, the difference, p and p by Holm."""
+        """Return a row per method: for every measure the mean, the difference, p and Holm-corrected p."""
         found: dict[str, Column] = {"method": list(self.evaluations)}
         for measure in self.base.measures:
             tested = self.tested(measure, test)
@@ -92,7 +92,7 @@ class Differences:
         return found
 
     def by_query(self, fold_of: Column) -> dict[str, Column]:
-        """A row per method and query: the query, its fold, the method, and the value of every measure."""
+        """Return a row per method and query: the query, its fold, the method, and the value of every measure."""
         count = len(self.evaluations)
         found: dict[str, Column] = {
             "query": list(self.base.query_ids) * count,
@@ -104,7 +104,7 @@ class Differences:
         return found
 
     def rows(self, test: str) -> tuple[list[str], list[list[Cell]]]:
-        """Headings and rows of the table people read."""
+        """Return the headings and rows of the printed table."""
         headings, cells = ["method"], list[list[Cell]]([short(name)] for name in self.evaluations)
         for measure in self.base.measures:
             headings += [measure, "difference", "p (Holm)"]
@@ -116,14 +116,14 @@ class Differences:
         return headings, cells
 
     def text(self, first: str, test: str = "t") -> str:
-        """A line, and a line per method below it, numbers in columns."""
+        """Format as text: a first line, then one line per method with aligned columns."""
         headings, rows = self.rows(test)
         lines = [headings, *([str(cell) for cell in row] for row in rows[:_MOST])]
         left = [f"… and {len(rows) - _MOST} more"] if len(rows) > _MOST else []
         return "\n  ".join([first, *in_columns(lines), *left])
 
     def html(self, title: str, test: str = "t", notes: Sequence[str] = ()) -> str:
-        """The same as an HTML table, with notes below it."""
+        """Format as an HTML table with notes below it."""
         headings, rows = self.rows(test)
         others = len(self.evaluations) - 1
         many = f", Holm's correction for {others} methods" if others > 1 else ""
@@ -132,7 +132,7 @@ class Differences:
 
 
 def require_known(by: str) -> None:
-    """Refuse anything but the two kinds of rows there are."""
+    """Raise DataError unless `by` is a known kind of row."""
     if by not in ("method", "query"):
         raise DataError(f"to_frame(by={by!r}) is unknown. Known: by='method', by='query'.")
 
@@ -140,7 +140,7 @@ def require_known(by: str) -> None:
 def plot_differences(
     found: Sequence[Difference], names: Sequence[str], baseline: str, mean: float, measure: str, ax: Axes | None
 ) -> Axes:
-    """Every method's difference with its interval, the first on top; names: of all methods, for their colours."""
+    """Plot every method's difference with its interval, the first on top; `names` of all methods set the colors."""
     if not found:
         raise DataError(f"There is nothing to draw: {baseline!r} was compared with no other method.")
     axes, colours = axes_or_new(ax, height=1.1 + 0.34 * len(found)), looks(names)
@@ -162,28 +162,28 @@ def plot_differences(
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Several evaluations of the same queries, by name; the first is what the others are compared with."""
+    """Several evaluations of the same queries, by name; the others are compared with the first."""
 
     tables: Mapping[str, Evaluation]
-    coverage: Mapping[str, Coverage] = field(default_factory=dict)  # of runs: what each holds of all that was judged
-    unjudged: int = 0  # queries of the runs without a judgement
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)  # by run: how many of the judged documents it has
+    unjudged: int = 0  # queries of the runs without judgments
 
     @property
     def first(self) -> Evaluation:
-        """The evaluation of the first."""
+        """The first evaluation."""
         return next(iter(self.tables.values()))
 
     @property
     def conventions(self) -> str:
-        """What was counted, in words."""
+        """The evaluation conventions, in words."""
         return find_flavour(self.first.flavour).conventions
 
     def corrected(self, test: str) -> dict[str, dict[str, float]]:
-        """The p of every measure of each but the first, against the first, by Holm for their number."""
+        """Return each evaluation's Holm-corrected p against the first, by measure."""
         return Differences(self.tables, next(iter(self.tables))).corrected(test)
 
     def as_json(self, test: str) -> JsonObject:
-        """Everything the table shows, as JSON can hold it."""
+        """Return everything the table shows as JSON."""
         alone: JsonObject = {"queries": len(self.first), "flavour": self.first.flavour, "mean": self.first.mean()}
         if len(self.tables) == 1 and not self.coverage:
             return alone
@@ -201,7 +201,7 @@ class Evaluated:
         return {**content, "unjudged": self.unjudged, "test": TEST_NAMES[test], "runs": runs}
 
     def write(self, path: Path) -> None:
-        """Every query's values, as .json or else as .csv; of several runs with a column for the run."""
+        """Write every query's values, as JSON for a .json suffix, else CSV; several runs get a column for the run."""
         if len(self.tables) == 1:
             (self.first.write_json if path.suffix == ".json" else self.first.write_csv)(path)
             return

@@ -63,13 +63,13 @@ class Evaluation:
         return table(headings, list(rows), title=title, notes=[conventions])
 
     def __getitem__(self, measure: str) -> Floats:
-        """One measure's values, a number per query."""
+        """Return one measure's values, one number per query."""
         if measure not in self.measures:
             raise DataError(f"Measure {measure!r} was not evaluated. Evaluated: {', '.join(self.measures)}.")
         return self.values[:, self.measures.index(measure)]
 
     def mean(self, query_weights: ArrayLike | None = None) -> dict[str, float]:
-        """The average of every measure over all queries, all the same or by these weights: one per query."""
+        """Return the mean of every measure over all queries, unweighted or with one weight per query."""
         if query_weights is None:
             return dict(zip(self.measures, self.values.mean(axis=0).tolist(), strict=True))
         weights = checked_weights(query_weights, self.query_ids, "query")
@@ -77,16 +77,16 @@ class Evaluation:
         return dict(zip(self.measures, means.tolist(), strict=True))
 
     def to_frame(self) -> Frame:
-        """A row per query: its id and the value of every measure; pandas, else polars, else Arrow."""
+        """Return a row per query: its id and the value of every measure; pandas, else polars, else Arrow."""
         return as_frame({"query": list(self.query_ids), **{each: self[each] for each in self.measures}})
 
     def plot(self, measure: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """One measure's values by query, sorted, on Matplotlib's axes; by default the first measure."""
+        """Plot one measure's values by query, sorted, with Matplotlib; by default the first measure."""
         chosen = self.measures[0] if measure is None else measure
         return _draw(self[chosen], chosen, ax)
 
     def write_csv(self, path: PathLike) -> None:
-        """One line per query, values exact to the last bit."""
+        """Write one line per query, with values exact to the last bit."""
         with atomic_text(Path(path)) as out:
             table = csv.writer(out, lineterminator="\n")
             table.writerow(["query", *self.measures])
@@ -94,12 +94,12 @@ class Evaluation:
                 table.writerow([query_id, *map(repr, row)])
 
     def as_json(self) -> JsonObject:
-        """Averages and the per-query values, as JSON can hold them."""
+        """Return the means and the values by query as JSON."""
         rows = [dict(zip(self.measures, row, strict=True)) for row in self.values.tolist()]
         return {"mean": self.mean(), "queries": dict(zip(self.query_ids, rows, strict=True))}
 
     def write_json(self, path: PathLike) -> None:
-        """Flavour, averages and the per-query values."""
+        """Write the flavour, the means and the values by query."""
         with atomic_text(Path(path)) as out:
             out.write(json_text({"flavour": self.flavour, **self.as_json()}))
 
@@ -113,23 +113,23 @@ def evaluate(
     max_grade: int | None = None,
     order: ScoreOrder | None = None,
 ) -> Evaluation:
-    """Rank every query's documents by `scores` and measure the order, counting what the flavour counts.
+    """Rank every query's documents by `scores` and evaluate the ranking by the conventions of the flavour.
 
     Args:
-        scores: a number per document, the higher the better; or what gives them: a fitted ranker, a model of LightGBM,
-            XGBoost, CatBoost or scikit-learn, or a function of features. Beside the features, a function's parameter
-            `group` gets the number of documents of each query, and `qid` the query of each row.
+        scores: a number per document, the higher the better; or a system that scores: a fitted ranker, a model of
+            LightGBM, XGBoost, CatBoost or scikit-learn, or a function of features. Beside the features, a function's
+            parameter `group` gets the number of documents of each query, and `qid` the query of each row.
         data: the judged set.
-        measures: names such as `map`, `ndcg@10` or `p@5`, in a list or with commas between; docs/measures.md has the
+        measures: names such as `map`, `ndcg@10` or `p@5`, in a list or separated by commas; docs/measures.md has the
             formulas.
-        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+        flavour: the evaluation conventions: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
         max_grade: the grade that ERR calls perfect; None is the highest there is.
-        order: which order numbers are in, where the rows of a query were apart and have been brought together: "rows",
-            that of the input, as `predict(table)` gives them; "grouped", that of `data.candidates`, as `predict(data)`
-            gives them. Without it they are refused there.
+        order: the order of numeric scores, if the rows of a query were apart and have been grouped: "rows", that of the
+            input, as `predict(table)` returns them; "grouped", that of `data.candidates`, as `predict(data)` returns
+            them. Without it, such scores raise an error.
 
     Returns:
-        An Evaluation, a table of queries × measures; `.mean()` averages over all queries, all the same.
+        An Evaluation, a table of queries × measures; `.mean()` is the unweighted mean over all queries.
 
     Raises:
         DataError: Scores that are not one finite number per document, and unknown measures and flavours.
@@ -153,7 +153,7 @@ def evaluate(
 
 
 def _asked(system: System, data: Judged, given: ScoreOrder | None) -> Floats:
-    """The scores of what is asked for them; it is given the documents grouped by query."""
+    """Return a system's scores for the documents, grouped by query."""
     if given not in (None, "grouped"):
         raise DataError(
             f"order={given!r} is for scores that are given as numbers. {name_of(system)} is given the documents in the "
@@ -171,7 +171,7 @@ def evaluate_run(
     flavour: str = "standard",
     max_grade: int | None = None,
 ) -> Evaluation:
-    """Measure a run against all judgements, as trec_eval does; a judged query that is not in the run counts 0.
+    """Evaluate a run against all judgments, as trec_eval does; a judged query that is not in the run counts 0.
 
     >>> run = Run("ours", {"q": {"D1": 2.0, "D2": 1.0}})
     >>> evaluate_run(run, {"q": {"D2": 1, "D3": 1}}, measures=["map", "recall@10"]).mean()
@@ -181,7 +181,7 @@ def evaluate_run(
         raise DataError("There is no judged query to evaluate.")
     known, conventions = grades_from(grades), find_flavour(flavour)
     _check_run(run)
-    if max_grade is None:  # one for all runs
+    if max_grade is None:  # the same for all runs
         max_grade = max((grade for own in known.values() for grade in own.values()), default=0)
     found = [_ranked(run.scores.get(query, {}), own, conventions) for query, own in known.items()]
     table = measure_lists(tuple(known), found, measures=measures, flavour=flavour, max_grade=max(max_grade, 0))
@@ -197,7 +197,7 @@ def measure_lists(
     flavour: str,
     max_grade: int | None = None,
 ) -> Evaluation:
-    """Measure every query's ranked list. max_grade: the grade that ERR calls perfect; None: the highest there is."""
+    """Evaluate every query's ranked list; `max_grade` is the grade that ERR calls perfect, by default the highest."""
     chosen, conventions = find_measures(measures), find_flavour(flavour)
     if max_grade is None:
         whole = conventions.counts == "judged"
@@ -215,7 +215,7 @@ def _check_run(run: Run) -> None:
 
 
 def own_order(scores: Mapping[str, float], flavour: Flavour) -> list[str]:
-    """The documents of a run's list by score, best first; those of equals by the flavour's rule."""
+    """Return the documents of a run's list by score, best first; the flavour decides ties."""
     values = as_compared(np.array(list(scores.values())), flavour)
     documents = list(scores)
     if flavour.ties == "document id":
@@ -226,7 +226,7 @@ def own_order(scores: Mapping[str, float], flavour: Flavour) -> list[str]:
 
 
 def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavour) -> RankedList:
-    """One query of a run."""
+    """Return the ranked list of one query of a run."""
     names = own_order(scores, flavour)
     return RankedList(
         np.array([own.get(name, 0) for name in names], np.int64),
@@ -236,7 +236,7 @@ def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavou
 
 
 def _draw(values: Floats, measure: str, ax: Axes | None) -> Axes:
-    """One measure's values, a place per query, the highest first, and their mean."""
+    """Plot one measure's values by query, the highest first, and their mean."""
     axes = axes_or_new(ax)
     ordered = np.sort(values)[::-1]
     places = np.arange(len(ordered) + 1) - 0.5

@@ -1,4 +1,4 @@
-"""What a comparison found: every number of a report, computed once, from the scores alone; any two methods tested."""
+"""The findings of a comparison: every number of a report, computed once from the scores; tests of any two methods."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from querywise.evaluation.significance import (
 from querywise.evaluation.trained import Trained, Use, uses
 from querywise.runtime.values import JsonObject
 
-_ALIKE = 1.1  # times within ten per cent are equal: a second run could swap them
+_ALIKE = 1.1  # times within ten percent count as equal: a second run could swap them
 _CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
 _NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 @dataclass(frozen=True)
 class PairTest:
-    """One method's mean less another's, with the paired test. p_holm: corrected for the number of pairs tested."""
+    """One method's mean minus another's, with the paired test. `p_holm` is corrected for the number of pairs tested."""
 
     first: str
     second: str
@@ -62,7 +62,7 @@ class PairTest:
 def _tested(
     compared: Compared, pairs: Iterable[tuple[str, str]], measure: str, test: str, human: ByHumans | None
 ) -> tuple[PairTest, ...]:
-    """The paired test of each pair, by people where they judged, corrected by Holm for their number."""
+    """Return the paired test of each pair, by human judgments if any, with Holm's correction for the pairs."""
 
     def tested(first: str, second: str) -> Comparison:
         if human is not None:
@@ -75,14 +75,14 @@ def _tested(
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of training in all folds, and milliseconds of ranking per query; NaN where they are not known."""
+    """Seconds of training in all folds, and milliseconds of ranking per query; NaN if unknown."""
 
     training: float
     ranking: float
 
     @property
     def are_known(self) -> bool:
-        """Whether both are."""
+        """Whether both costs are known."""
         return math.isfinite(self.training) and math.isfinite(self.ranking)
 
 
@@ -90,10 +90,13 @@ class Costs:
 class Cheapest:
     """The methods that are not significantly worse than the best one, and the cheapest of them.
 
-    best: the winner of the comparison; where nothing beats the baseline, the method with the highest mean. tests:
-    every other method of known cost against it. test: the name of the test. training, ranking: the cheapest to train
-    and to rank by of the best one and those that are not significantly worse; the best one itself where no other is
-    cheaper. pairs: any two methods, corrected for all pairs.
+    Attributes:
+        best: The winner of the comparison; if nothing beats the baseline, the method with the highest mean.
+        test: The name of the test.
+        tests: Every other method of known cost against the best one.
+        training, ranking: The cheapest to train and to rank with; the best one itself if no other is cheaper.
+        pairs: Any two methods, corrected for all pairs.
+
     """
 
     best: str
@@ -108,12 +111,12 @@ class Cheapest:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The methods to consider instead of the best one: none, one that is cheapest in both ways, or one for each."""
+        """The methods to consider instead of the best one: none, the cheapest in both ways, or one for each."""
         return tuple(dict.fromkeys(name for name in (self.training, self.ranking) if name != self.best))
 
     @property
     def text(self) -> str:
-        """The conclusion in a sentence for each of them."""
+        """The conclusion, with a sentence for each of these methods."""
         than = self.best if self.is_winner else f"{self.best}, which has the highest mean"
         if not self.others:
             return self._none(f"{than}{'' if self.is_winner else ','}") if self.tests else ""
@@ -123,7 +126,7 @@ class Cheapest:
         return " ".join(self._sentence(name, f"{how} that is", than) for name, how in ways if name != self.best)
 
     def _none(self, than: str) -> str:
-        """That there is no such method, with the closest of those that are cheaper."""
+        """Return that there is no such method, and the closest of the cheaper ones."""
         best = self.costs[self.best]
         cheaper = [
             each
@@ -143,7 +146,7 @@ class Cheapest:
         return f"{name} {how} not significantly worse than {than}: {self.told(name)}."
 
     def told(self, name: str) -> str:
-        """The difference of a method from the best one, its p, and both costs, in a few words."""
+        """Return a method's difference from the best one, its p, and both costs, in a few words."""
         pair = next(each for each in self.tests if each.first == name)
         many = f"Holm, {len(self.tests)} tests" if len(self.tests) > 1 else self.test
         luck = f"{p_in_words(pair.p_holm)} ({many}{self._among_all(pair)})"
@@ -155,7 +158,7 @@ class Cheapest:
         return f"{self.measure} {pair.difference:+.4f}, {luck}, {seconds}, {milliseconds}"
 
     def _among_all(self, pair: PairTest) -> str:
-        """The p among all pairs where it decides otherwise, so that nobody finds two answers in one report."""
+        """Return the p among all pairs if it leads to another decision, so that a report never contradicts itself."""
         same = {pair.first, pair.second}
         other = next((each for each in self.pairs if {each.first, each.second} == same), pair)
         if other.is_significant == pair.is_significant:
@@ -163,7 +166,7 @@ class Cheapest:
         return f"; borderline: {p_value(other.p_holm)} if all {len(self.pairs)} pairs are tested"
 
     def as_json(self) -> JsonObject:
-        """All of it, with costs."""
+        """Return everything, with costs, as JSON."""
         return {
             "than": self.best,
             "to_train": self.training,
@@ -178,18 +181,18 @@ class Cheapest:
         }
 
     def tests_as_json(self) -> JsonObject:
-        """What does not depend on times: every method's test against the best one."""
+        """Return everything that does not depend on times: every method's test against the best one."""
         return {"than": self.best, "tests": [{**asdict(each), "worse": each.is_worse} for each in self.tests]}
 
 
 def _plain(number: float) -> str:
-    """A time in two digits, without an exponent."""
+    """Format a time with two digits and no exponent."""
     return "less than 0.001" if number < 0.001 else f"{number:.0f}" if number >= 100 else f"{number:.2g}"
 
 
 @dataclass(frozen=True)
 class MethodFinding:
-    """One method beside the baseline."""
+    """One method compared with the baseline."""
 
     name: str
     means: dict[str, float]
@@ -199,45 +202,45 @@ class MethodFinding:
     wins: int
     ties: int
     losses: int
-    p: dict[str, float]  # of the main measure, by test
-    corrected: float | None  # the chosen test's, by Holm for the number of methods; None for what is left out of it
-    direction: int  # the direction of the chosen test: 1 for this method, -1 for the baseline
-    p_by_measure: dict[str, float]  # the chosen test's, uncorrected
+    p: dict[str, float]  # in the main measure, by test
+    corrected: float | None  # p of the chosen test after Holm's correction for the methods; None if left out of it
+    direction: int  # the direction of the chosen test: 1 if this method is ahead, -1 if the baseline is
+    p_by_measure: dict[str, float]  # p of the chosen test, uncorrected
     fit_seconds: float
     predict_milliseconds: float
     megabytes: float
 
     @property
     def is_better(self) -> bool:
-        """Significantly better than the baseline, by the mean and by the test alike."""
+        """Whether it is significantly better than the baseline, by both the mean and the test."""
         return self.is_significant and self.difference > 0 and self.direction > 0
 
     @property
     def is_significant(self) -> bool:
-        """Significantly different from the baseline after the correction."""
+        """Whether it differs significantly from the baseline after the correction."""
         return self.corrected is not None and self.corrected < SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class OracleFinding:
-    """The gap of a ranker to the oracle choice among its own models."""
+    """The gap between a ranker and the oracle choice among its own models."""
 
     name: str
     models: int
     reached: float
     upper_bound: float
-    reachable: float | None  # UpperBound less luck; None where no query tells
+    reachable: float | None  # UpperBound minus luck; None if no query can tell
     relevant_only: float | None
     baseline: float
     baseline_rank: int | None
     by_rank: tuple[float, ...]
-    by_number: dict[int, float]  # UpperBound with so many of the models, drawn at random
+    by_number: dict[int, float]  # UpperBound with this many of the models, drawn at random
 
     @property
     def closed(self) -> float | None:
-        """The share of the gap from the baseline to what is reachable that the ranker closes.
+        """The share of the gap between the baseline and the reachable value that the ranker closes.
 
-        None without a gap, and for a ranker below the baseline, which closes none of it.
+        None if there is no gap, or if the ranker is below the baseline.
         """
         gap = (self.upper_bound if self.reachable is None else self.reachable) - self.baseline
         return (self.reached - self.baseline) / gap if gap > 0 and self.reached >= self.baseline else None
@@ -245,7 +248,7 @@ class OracleFinding:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything a report shows."""
+    """Everything that a report shows."""
 
     compared: Compared
     measure: str
@@ -255,20 +258,20 @@ class Findings:
     best: tuple[Example, ...]
     worst: tuple[Example, ...]
     oracles: tuple[OracleFinding, ...]
-    shown: str | None  # the method whose queries are looked at: the best other one, of those that are better if any
-    compared_with: int  # methods the correction counts
-    ndcg: dict[str, tuple[float, ...]]  # at 1 to 10
-    relevant: tuple[int, ...]  # relevant documents of each test query
-    against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
-    uses: dict[str, tuple[Use, ...]]  # the features of each method that could be explained, the main ones first
-    unexplained: dict[str, str]  # why not, for each of the others
+    shown: str | None  # the method whose queries are shown: the best other one, of the better ones if any
+    compared_with: int  # the number of methods in the correction
+    ndcg: dict[str, tuple[float, ...]]  # NDCG at 1 to 10
+    relevant: tuple[int, ...]  # the number of relevant documents of each test query
+    against_k: dict[str, dict[float, float]]  # the best validation value at every k tried, averaged over folds
+    uses: dict[str, tuple[Use, ...]]  # the features of each method that could be explained, by importance
+    unexplained: dict[str, str]  # for each other method, why it could not be
     pairs: tuple[PairTest, ...]  # any two methods tested against each other
-    cheapest: Cheapest | None  # of those not significantly worse than the best; None of one method alone
-    curves: LearningCurves | None = None  # where they were asked for
-    on_twins: Mapping[str, TwinGain] = field(default_factory=dict)  # of every other method; none where nothing leaks
-    vectors: VectorGains | None = None  # what teaching the query vectors was worth, where they learn
-    debiasing: Debiasing | None = None  # whether it matters, of methods that learn from clicks
-    human: ByHumans | None = None  # by people, where they judged some queries: then what is said goes by them
+    cheapest: Cheapest | None  # of those not significantly worse than the best; None if there is one method
+    curves: LearningCurves | None = None  # if they were requested
+    on_twins: Mapping[str, TwinGain] = field(default_factory=dict)  # by method; empty if nothing leaks
+    vectors: VectorGains | None = None  # what training the query vectors gained, if they learn
+    debiasing: Debiasing | None = None  # whether it matters, for methods that learn from clicks
+    human: ByHumans | None = None  # if people judged some queries: then the conclusions rest on their labels
 
     @property
     def tested(self) -> str:
@@ -277,12 +280,12 @@ class Findings:
 
     @property
     def queries(self) -> str:
-        """How many queries the verdict rests on."""
+        """The number of queries that the verdict rests on, in words."""
         return f"{len(self.compared.judged)} queries" if self.human is None else self.human.queries
 
     @property
     def baseline(self) -> MethodFinding:
-        """What the others are compared with."""
+        """The finding of the baseline."""
         return next(each for each in self.methods if each.name == self.compared.baseline)
 
     @property
@@ -292,12 +295,12 @@ class Findings:
 
     @property
     def top(self) -> MethodFinding | None:
-        """The method whose queries are looked at."""
+        """The method whose queries are shown."""
         return next((each for each in self.others if each.name == self.shown), None)
 
     @property
     def winner(self) -> str | None:
-        """The method that is significantly better than the baseline, the best of them; None where there is none."""
+        """The best of the methods that are significantly better than the baseline; None if there is none."""
         return self.shown if self.top is not None and self.top.is_better else None
 
     @property
@@ -307,11 +310,11 @@ class Findings:
 
     @property
     def advice(self) -> str:
-        """The cheapest method that is not significantly worse than the best, in a sentence; empty without one."""
+        """The cheapest method that is not significantly worse than the best, in a sentence; empty if there is none."""
         return "" if self.cheapest is None else self.cheapest.text
 
     def decided(self) -> JsonObject:
-        """The verdict, the cheapest method not significantly worse and all pairs, for a command's JSON."""
+        """Return the verdict, the cheapest method not significantly worse and all pairs, for a command's JSON."""
         return {
             "verdict": self.verdict,
             "cheapest": None if self.cheapest is None else self.cheapest.as_json(),
@@ -333,9 +336,9 @@ def findings(
 ) -> Findings:
     """Compute everything.
 
-    left_out: methods, such as oracles, that are in the tables but cannot be the answer. plain: the same comparison with
-    query vectors that do not learn. human: the same by people, who then decide: means, differences, intervals and tests
-    are prediction-powered estimates.
+    `left_out` names methods, such as oracles, that are in the tables but cannot win. `plain` is the same comparison
+    with fixed query vectors. `human` is the same by human judgments, which then decide: means, differences, intervals
+    and tests are prediction-powered estimates.
     """
     names = compared.names
     counted = [name for name in names if name != compared.baseline and name not in left_out]
@@ -348,7 +351,7 @@ def findings(
     if human is not None:
         methods = tuple(_by_humans(each, human, measure) for each in methods)
     by_name = {each.name: each for each in methods}
-    # A significantly better one comes before one whose higher mean is not significant.
+    # A significantly better method comes before one whose higher mean is not significant.
     shown = max(counted, key=lambda name: (by_name[name].is_better, by_name[name].means[measure]), default=None)
     best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
     used, unexplained = _uses(compared)
@@ -378,7 +381,7 @@ def findings(
 
 
 def with_curves(found: Findings, curves: LearningCurves) -> Findings:
-    """The same with learning curves."""
+    """Add learning curves."""
     if found.vectors is None:
         return replace(found, curves=curves)
     by_size = {**curves.lists, curves.sizes[-1]: found.vectors.lists}
@@ -395,7 +398,7 @@ def _cheapest(
     test: str,
     human: ByHumans | None,
 ) -> Cheapest | None:
-    """The cheapest method not significantly worse than the winner or, where nothing wins, than the highest mean.
+    """Return the cheapest method not significantly worse than the winner or, without one, than the highest mean.
 
     Methods of unknown cost are left out.
     """
@@ -409,7 +412,7 @@ def _cheapest(
     allowed = [each.first for each in tests if not each.is_worse]
 
     def least(cost: Callable[[Costs], float], first: str | None = None) -> str:
-        """The cheapest; `first` where it is as cheap, and the best one before any other that is."""
+        """Return the cheapest; of those that cost about the same, prefer `first`, then the best one."""
         known = {name: cost(costs[name]) for name in (best, *allowed) if costs[name].are_known}
         limit = min(known.values(), default=0.0) * _ALIKE
         alike = [name for name in known if known[name] <= limit]
@@ -422,7 +425,7 @@ def _cheapest(
 
 
 def _uses(compared: Compared) -> tuple[dict[str, tuple[Use, ...]], dict[str, str]]:
-    """What each method uses, and why that is not known of some; nothing where it was not asked for."""
+    """Return what each method uses, and why that is unknown for some; empty if it was not requested."""
     told: dict[str, tuple[Use, ...]] = {}
     refused: dict[str, str] = {}
     for name, folds in compared.trained.items():
@@ -460,7 +463,7 @@ def _method(compared: Compared, name: str, measure: str, test: str, tested: Corr
 
 
 def _by_humans(each: MethodFinding, human: ByHumans, measure: str) -> MethodFinding:
-    """A method by people. Wins, ties, losses and the effect are those of the queries that they judged."""
+    """Replace a method's numbers by those of human judgments; wins, ties, losses and effect are of judged queries."""
     base, found = human.baseline, human.difference(each.name, human.baseline, measure)
     pair = human.test(each.name, base, measure)
     return replace(
@@ -476,7 +479,7 @@ def _by_humans(each: MethodFinding, human: ByHumans, measure: str) -> MethodFind
 
 
 def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
-    """K → the mean over folds of the best value any setting with that k reached on validation data."""
+    """Return k → the best validation value that any setting with that k reached, averaged over folds."""
     values: dict[float, list[float]] = {}
     for each in folds:
         best: dict[float, float] = {}
@@ -490,7 +493,7 @@ def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
 
 
 def oracle_of(compared: Compared, name: str, baseline: str | None = None) -> OracleFinding | None:
-    """The gap of a method, from the comparison's baseline or another method; None where it is not made of models."""
+    """Return a method's oracle gap, relative to the baseline or another method; None if it has no stored models."""
     best = compared.extra(name, lambda extra: extra.best_model)
     if best is None:
         return None
@@ -557,7 +560,7 @@ def _of_method(each: MethodFinding) -> JsonObject:
 
 
 def as_json(found: Findings) -> JsonObject:
-    """Everything but the timings, as JSON can hold it."""
+    """Return everything but the timings as JSON."""
     features: JsonObject = {
         name: {each.feature: {"share": each.here, "global": each.everyone, "moved": each.moved} for each in used}
         for name, used in found.uses.items()

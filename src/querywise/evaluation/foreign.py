@@ -1,7 +1,7 @@
-"""Systems that are not ours, as they are: models of other libraries, and functions of features.
+"""Systems from outside querywise, used unchanged: models of other libraries, and functions of features.
 
-They are recognised by the library that their class comes from, or by the names of their parameters. No library is
-imported for that: the one whose model was given is there already.
+They are recognized by the library that their class comes from, or by the names of their parameters. No library is
+imported for that: the one whose model was given is imported already.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import is_fitted
 
 _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
-_GROUPS = ("group", "qid")  # parameters that get the sizes of the groups, and the id of each row's query
+_GROUPS = ("group", "qid")  # parameters that get the sizes of the groups, and the query id of each row
 _AS_FUNCTION = "If it takes an array of features, give it as a function: lambda X: model.predict(X)."
-_FITTING = ("train", "valid")  # parameters of a function that fits, which is no function of features
+_FITTING = ("train", "valid")  # parameters of a function that fits, as opposed to a function of features
 
 
 class _Predicts(Protocol):
-    def predict(self, *given: Any, **named: Any) -> Any:  # of Candidates, an array, or what the library takes
+    def predict(self, *given: Any, **named: Any) -> Any:  # of Candidates, an array, or whatever the library takes
         ...
 
 
@@ -56,14 +56,14 @@ class Foreign:
 
     @property
     def nbytes(self) -> int:
-        """How large the model is, as Python would store it; 0 for a function that it cannot store."""
+        """The size of the model when pickled; 0 if it cannot be."""
         try:
             return len(pickle.dumps(self._model))
         except Exception:  # noqa: BLE001 - whatever a model has inside
             return 0
 
     def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, a finite number, in the order of the rows."""
+        """Return one finite score per document, in the order of the rows."""
         if not len(candidates.features):
             return np.zeros(0)
         with _speaking_of(self._name, "predict"):
@@ -72,25 +72,25 @@ class Foreign:
 
 
 class Unknown:
-    """An object that predicts, of a class that is not known: it is given Candidates, and errors name it."""
+    """An object of an unknown class with a `predict`, which gets Candidates; errors name it."""
 
     def __init__(self, name: str, system: Scorer) -> None:
         self.name = name
         self.system = system
 
     def predict(self, candidates: Candidates, /) -> Floats:
-        """Its scores, as they are."""
+        """Return its scores unchanged."""
         with _speaking_of(self.name, "predict from Candidates", _AS_FUNCTION):
             return self.system.predict(candidates)
 
 
 def is_system(given: ArrayLike | System) -> TypeGuard[System]:
-    """Whether it could score documents: it predicts, or can be called."""
+    """Whether `given` could score documents: it has `predict`, or is callable."""
     return hasattr(given, "predict") or callable(given)
 
 
 def scorer_of(system: System, name: str | None = None) -> Scorer:
-    """What scores Candidates by a fitted system: itself, or in its place an adapter of one that is not ours."""
+    """Return the scorer of a fitted system: the system itself, or an adapter if it is not one of ours."""
     name = name_of(system) if name is None else name
     if isinstance(system, type):
         raise DataError(f"{name} is a class; expected an object of it: {name}(…).")
@@ -102,7 +102,7 @@ def scorer_of(system: System, name: str | None = None) -> Scorer:
 
 
 def name_of(system: System) -> str:
-    """The class of a system, or the name of a function."""
+    """Return the class name of a system, or the name of a function."""
     if isinstance(system, type):
         return system.__name__
     if hasattr(system, "predict") or not callable(system):
@@ -114,7 +114,7 @@ def name_of(system: System) -> str:
 
 
 def fitted(name: str, model: System, train: Judged, valid: Judged) -> Foreign:
-    """A copy of another library's model, fitted by its own `fit`; the validation part may decide when it stops."""
+    """Fit a copy of another library's model by its own `fit`, with the validation part for early stopping."""
     _refuse_classes(name, model)
     with _speaking_of(name, "be fitted here (fit it yourself, and give it fitted)"):
         copy = _fitted_pool(model, train, valid) if library_of(model) == "catboost" else _fitted(model, train, valid)
@@ -122,7 +122,7 @@ def fitted(name: str, model: System, train: Judged, valid: Judged) -> Foreign:
 
 
 def is_foreign(system: System) -> bool:
-    """Whether it takes an array of features, and not Candidates."""
+    """Whether the system takes an array of features rather than Candidates."""
     if not hasattr(system, "predict"):
         return True
     first = next(iter(_parameters(system.predict)), "")
@@ -130,13 +130,13 @@ def is_foreign(system: System) -> bool:
 
 
 def library_of(system: System) -> str | None:
-    """The other library that its class, or one that this inherits from, comes from."""
+    """Return the library of the system's class, or of a class it inherits from; None if it is not a known one."""
     roots = [each.__module__.partition(".")[0] for each in type(system).__mro__]
     return next((root for root in roots if root in _LIBRARIES), None)
 
 
 def has_learned(model: System) -> bool:
-    """Whether another library's model is fitted, by what it says itself; without a `fit` it is as it should be."""
+    """Whether another library's model is fitted, as it reports itself; True if it has no `fit`."""
     if not hasattr(model, "fit"):
         return True
     for name in ("is_fitted", "__sklearn_is_fitted__"):
@@ -147,7 +147,7 @@ def has_learned(model: System) -> bool:
 
 
 def is_fit(function: System) -> bool:
-    """Whether a function is one of a training and a validation part, rather than one of features."""
+    """Whether a function takes a training and a validation part rather than features."""
     every = _parameters(function)
     needed = [
         name
@@ -159,7 +159,7 @@ def is_fit(function: System) -> bool:
 
 @contextmanager
 def _speaking_of(name: str, task: str, todo: str = "") -> Iterator[None]:
-    """An error in here names the system. todo: what else could be done, in a sentence."""
+    """Make errors raised inside name the system; `todo` is a sentence on what else could be done."""
     try:
         yield
     except NotFittedError:
@@ -183,7 +183,7 @@ def _refuse_classes(name: str, model: System) -> None:
 def _parameters(function: Any) -> dict[str, inspect.Parameter]:
     try:
         return dict(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # not every compiled function has one
+    except (TypeError, ValueError):  # some compiled functions have none
         return {}
 
 
@@ -202,7 +202,7 @@ def _predicted(model: Any, candidates: Candidates) -> Any:
 
 
 def _groups(function: Any, candidates: Candidates) -> dict[str, ArrayLike]:
-    """What a function wants to know of the queries beside the features, by the names of its parameters."""
+    """Return what a function's parameters request about the queries, beside the features."""
     known = {"group": _sizes(candidates), "qid": np.array(candidates.query_ids)[candidates.query_of_row]}
     asked = _parameters(function)
     return {name: known[name] for name in _GROUPS if name in asked}
@@ -213,7 +213,7 @@ def _sizes(candidates: Candidates) -> ArrayLike:
 
 
 def _with_names(features: Floats, names: Any) -> Any:
-    """A table for a model that was fitted on one: steps of a pipeline may go by the names of columns."""
+    """Return a DataFrame for a model that was fitted on one: pipeline steps may select columns by name."""
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:
@@ -222,25 +222,25 @@ def _with_names(features: Floats, names: Any) -> Any:
 
 
 def _flat(found: Any) -> Any:
-    """Scores in a row; some regressors give a column."""
+    """Return scores as one row; some regressors return a column."""
     shape = np.shape(found)
     return np.asarray(found)[:, 0] if len(shape) == 2 and shape[1] == 1 else found
 
 
 def _booster(model: Any) -> Any:
-    """The booster in a model of LightGBM or XGBoost."""
+    """Return the booster inside a model of LightGBM or XGBoost."""
     if hasattr(model, "get_booster"):
         return model.get_booster()
     return model.booster_ if hasattr(model, "booster_") else model
 
 
 def _check_features(model: Any, candidates: Candidates) -> None:
-    """Refuse other features than those that a model was trained on, as far as it knows them."""
+    """Raise DataError if the features differ from those the model was trained on, as far as it knows them."""
     library, count, names = library_of(model), getattr(model, "n_features_in_", None), None
     own = candidates.feature_names or ()
     if library == "lightgbm":
         count, names = _booster(model).num_feature(), _booster(model).feature_name()
-        spaceless = {name.replace(" ", "_"): name for name in own}  # as LightGBM keeps names
+        spaceless = {name.replace(" ", "_"): name for name in own}  # as LightGBM stores names
         names = [spaceless.get(name, name) for name in names]
     elif library == "xgboost":
         count, names = _booster(model).num_features(), _booster(model).feature_names
@@ -250,9 +250,9 @@ def _check_features(model: Any, candidates: Candidates) -> None:
         names = getattr(model, "feature_names_in_", None)
     if count is None:
         return
-    unnamed = ([f"Column_{i}" for i in range(count)], [str(i) for i in range(count)])  # the libraries' own names
+    unnamed = ([f"Column_{i}" for i in range(count)], [str(i) for i in range(count)])  # the libraries' default names
     known = None if names is None or list(names) in unnamed else tuple(map(str, names))
-    candidates.require_features(count, known, missing="allowed")  # the library itself takes or refuses missing values
+    candidates.require_features(count, known, missing="allowed")  # the library itself accepts or rejects missing values
 
 
 def _fitted(model: Any, train: Judged, valid: Judged) -> Any:
@@ -265,7 +265,7 @@ def _fitted(model: Any, train: Judged, valid: Judged) -> Any:
         raise DataError("it is neither a regressor nor a ranker.")
     targets, stopping = (_targets(data, ranks=ranks) for data in (train, valid))
     given: dict[str, Any] = {}
-    if "eval_X" in asked:  # LightGBM's present names
+    if "eval_X" in asked:  # the current names in LightGBM
         given = {"eval_X": other.features, "eval_y": stopping}
     elif "eval_set" in asked:
         given = {"eval_set": [(other.features, stopping)]}
@@ -281,7 +281,7 @@ def _fitted(model: Any, train: Judged, valid: Judged) -> Any:
 
 
 def _fitted_pool(model: Any, train: Judged, valid: Judged) -> Any:
-    """A model of CatBoost, which knows its queries by their ids and would write files beside."""
+    """Fit a CatBoost model, which identifies queries by their ids and would write files to the working folder."""
     pool, ranks = importlib.import_module("catboost").Pool, "group_id" in _parameters(model.fit)
     pools = [
         pool(each.candidates.features, _targets(each, ranks=ranks), group_id=each.candidates.query_of_row)
@@ -292,7 +292,7 @@ def _fitted_pool(model: Any, train: Judged, valid: Judged) -> Any:
 
 
 def _targets(data: Judged, *, ranks: bool) -> ArrayLike:
-    """The grades, or for a regressor the values that they stand for; what a library may take otherwise is refused."""
+    """Return the grades, or for a regressor their values; raise DataError if a library could misread them."""
     if data.query_weights is not None or data.document_weights is not None:
         raise DataError("the data has weights. Fit it with them yourself, and give it fitted.")
     if data.gains is not None and ranks:

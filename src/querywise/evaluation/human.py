@@ -1,6 +1,6 @@
-"""A comparison by a few human judgments, made surer by the cheap labels that all of its queries have.
+"""A comparison by a few human judgments, made more precise by the cheap labels of all queries.
 
-Methods were trained and chosen by the cheap labels. What people judged only evaluates: every method's mean and every
+Methods were trained and chosen by the cheap labels. Human judgments only evaluate: every method's mean and every
 paired difference is a prediction-powered estimate over queries.
 """
 
@@ -26,16 +26,19 @@ from querywise.runtime.values import JsonObject
 
 TEST = "prediction-powered t-test"
 _DEPTH = "judged@10"
-_SURE = 0.01  # p below which human queries are said not to be a random sample
-_JUDGED = 0.9  # share of a method's first ten that people should have judged
-_FEW = 10  # human queries on which both kinds of labels should differ, or intervals may be too narrow
+_SURE = 0.01  # p below which human queries are reported not to be a random sample
+_JUDGED = 0.9  # the share of a method's top ten that should have human labels
+_FEW = 10  # human queries on which the two kinds of labels should differ, or intervals may be too narrow
 
 
 @dataclass(frozen=True, eq=False)
 class ByHumans:
-    """Every method's values by cheap labels on all test queries, and by people on some.
+    """Every method's values by cheap labels on all test queries, and by human labels on some.
 
-    chosen: which of all queries people judged. left_out: how many queries they judged that are not among all.
+    Attributes:
+        chosen: The indices of the queries that people judged.
+        left_out: The number of human queries that are not test queries.
+
     """
 
     cheap: Mapping[str, Evaluation]
@@ -52,27 +55,27 @@ class ByHumans:
 
     @property
     def queries(self) -> str:
-        """How many queries people judged, of how many."""
+        """How many of the queries people judged, in words."""
         return f"{counted(len(next(iter(self.cheap.values()))), 'query')}, {len(self):,} of them judged by people"
 
     def mean(self, name: str, measure: str) -> MeanEstimate:
-        """A method's mean of a measure over all queries, by human judgment."""
+        """Estimate a method's mean of a measure over all queries, by human judgment."""
         return estimate(self.human[name][measure], self.cheap[name][measure], self.chosen)
 
     def difference(self, first: str, second: str, measure: str) -> MeanEstimate:
-        """The first method's mean less the second's."""
+        """Estimate the first method's mean minus the second's."""
         human, cheap = (each[first][measure] - each[second][measure] for each in (self.human, self.cheap))
         return estimate(human, cheap, self.chosen)
 
     def test(self, first: str, second: str, measure: str) -> Comparison:
-        """The same as a paired test; wins, ties and losses are those of the queries that people judged."""
+        """Return the difference as a paired test; wins, ties and losses are counted on the human queries."""
         found = self.difference(first, second, measure)
         gain: Floats = self.human[first][measure] - self.human[second][measure]
         counts = (int(np.sum(gain > 0)), int(np.sum(gain == 0)), int(np.sum(gain < 0)))
         return Comparison(TEST, found.value, found.p, *counts, direction=int(np.sign(found.value)))
 
     def said(self, measure: str) -> list[str]:
-        """What the cheap labels were worth, where they say something else, and what to be careful about."""
+        """Summarize what the cheap labels were worth, where they disagree with people, and what to be careful about."""
         return [*self._worth(measure), *self._contradicted(measure), *self._biased(measure), *self._cautions(measure)]
 
     def _others(self) -> list[str]:
@@ -91,7 +94,7 @@ class ByHumans:
         ]
 
     def _contradicted(self, measure: str) -> list[str]:
-        """What the cheap labels alone would have said, and people do not bear out."""
+        """Return conclusions of the cheap labels alone that people do not confirm."""
         alone = Differences(self.cheap, self.baseline).tested(measure, "t")
         by_people = corrected({name: self.test(name, self.baseline, measure) for name in self._others()})
         return [
@@ -102,7 +105,7 @@ class ByHumans:
         ]
 
     def _biased(self, measure: str) -> list[str]:
-        """Methods that the cheap labels favor over the baseline, or disfavor: tested on queries with both labels."""
+        """Return methods that the cheap labels favor or disfavor against the baseline, on queries with both labels."""
         tests = {}
         for name in self._others():
             human, cheap = (each[name][measure] - each[self.baseline][measure] for each in (self.human, self.cheap))
@@ -116,7 +119,7 @@ class ByHumans:
         ]
 
     def _cautions(self, measure: str) -> list[str]:
-        """Signs that people judged no random sample, or not as deep, or that there are too few of their queries."""
+        """Return warnings if the human queries are not a random sample, too few, or not judged as deeply."""
         said = (
             [f"Left out: {counted(self.left_out, 'human query')} not among the test queries."] if self.left_out else []
         )
@@ -147,7 +150,7 @@ class ByHumans:
         return said
 
     def as_json(self, measure: str) -> JsonObject:
-        """All estimates, as JSON can hold them."""
+        """Return all estimates as JSON."""
         measures = self.cheap[self.baseline].measures
         return {
             "queries": len(self.cheap[self.baseline]),
@@ -163,10 +166,10 @@ class ByHumans:
 
 
 def by_humans(compared: Compared, grades: Grades) -> ByHumans:
-    """Measure every method of a comparison on the test queries that people judged.
+    """Evaluate every method of a comparison on the test queries that people judged.
 
-    grades: query → document → grade, by people. Their queries must be a random sample of the test queries, judged as
-    deep as the cheap labels go.
+    `grades` (query → document → grade) are human. Their queries must be a random sample of the test queries, judged as
+    deeply as the cheap labels go.
     """
     names = compared.judged.query_ids
     chosen = np.array([number for number, query in enumerate(names) if grades.get(query)], np.int64)
@@ -184,7 +187,7 @@ def by_humans(compared: Compared, grades: Grades) -> ByHumans:
 
 
 def _measured(compared: Compared, name: str, judged: Judged, rows: Ints, grades: Grades) -> Evaluation:
-    """One method by people; the run of one system on its own list."""
+    """Evaluate one method by human labels; a system's run is evaluated on its own list."""
     measures = (*compared.measures, *(() if _DEPTH in compared.measures else (_DEPTH,)))
     if name in compared.lists:
         own = {query: grades[query] for query in judged.query_ids}
@@ -194,7 +197,7 @@ def _measured(compared: Compared, name: str, judged: Judged, rows: Ints, grades:
 
 
 def _welch(ours: Floats, theirs: Floats) -> float:
-    """The p of Welch's test between two groups of values, by the normal distribution; 1 where one has no spread."""
+    """Return the p of Welch's test of two groups of values, by the normal distribution; 1 if neither varies."""
     from scipy.special import ndtr
 
     if min(len(ours), len(theirs)) < 2:

@@ -1,4 +1,4 @@
-"""What leaks from training to test: near twins of test queries, and queries of their groups, on the other side."""
+"""Leaks from training to test: near-duplicates of test queries, and queries of the same group, in the training data."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from querywise.retrieval.twins import NearTwins, TwinFacts, is_chain
 from querywise.runtime.arrays import Bools, Ints
 from querywise.runtime.values import JsonObject
 
-_LONGEST = 60  # letters of a query in a sentence
-_FEW = 0.01  # of the test queries: near twins below that are told in reports alone
+_LONGEST = 60  # most letters of a query in a sentence
+_FEW = 0.01  # of the test queries: fewer near-duplicates are mentioned only in reports
 
 
 @dataclass(frozen=True, eq=False)
 class FoldQueries:
-    """What is known of the queries of a comparison, and which of them every fold learned from."""
+    """Facts about the queries of a comparison, and which of them every fold learned from."""
 
     facts: TwinFacts
-    tested: Ints  # the test queries, in their order, as numbers of `facts`
-    fold_of: Ints  # which fold tested each
+    tested: Ints  # the test queries, in order, as indices into `facts`
+    fold_of: Ints  # the fold that tested each
     folds: tuple[Ints, ...]  # the training and validation queries of each fold
 
     @classmethod
     def of(cls, folds: Sequence[tuple[TwinFacts, TwinFacts]]) -> FoldQueries:
-        """From what is known of each fold's test queries, and of its training and validation queries."""
+        """Collect the facts about each fold's test queries and about its training and validation queries."""
         facts = TwinFacts.joined([each for fold in folds for each in fold])
         number = {query_id: place for place, query_id in enumerate(facts.ids)}
         tested = [[number[query_id] for query_id in test.ids] for test, _ in folds]
@@ -42,7 +42,7 @@ class FoldQueries:
         )
 
     def leaks(self) -> Leaks:
-        """Which test queries have a near twin, or a query of their group, among those of their fold's other parts."""
+        """Find test queries with a near-duplicate, or a query of their group, in the other parts of their fold."""
         near, twin = NearTwins(self.facts), np.full(len(self.tested), -1, dtype=np.int64)
         split = 0
         for fold, others in enumerate(self.folds):
@@ -56,7 +56,7 @@ class FoldQueries:
         )
 
     def _example(self, twin: Ints) -> tuple[str, str] | None:
-        """The test query that has most words in common with its near twin and another text, the first of several."""
+        """Return the test query closest in words to its near-duplicate, but not equal; the first of ties."""
         named = [
             (self.facts.named(query), self.facts.named(other))
             for query, other in zip(self.tested.tolist(), twin.tolist(), strict=True)
@@ -66,22 +66,27 @@ class FoldQueries:
 
 
 def _in_common(one: str, other: str) -> float:
-    """The share of the words of two texts that both have."""
+    """Return the share of words that two texts have in common."""
     ours, theirs = set(one.split()), set(other.split())
     return len(ours & theirs) / max(len(ours | theirs), 1)
 
 
 def known_of(fold: Fold) -> tuple[TwinFacts, TwinFacts]:
-    """What is known of a fold's test queries, and of those that are learned from."""
+    """Return the facts about a fold's test queries, and about those that it learns from."""
     return TwinFacts.of(fold.test), TwinFacts.joined([TwinFacts.of(fold.train), TwinFacts.of(fold.valid)])
 
 
 @dataclass(frozen=True, eq=False)
 class Leaks:
-    """Test queries with a near twin, or a query of their group, in the training or validation part of their fold.
+    """Test queries with a near-duplicate, or a query of their group, in the training or validation part of their fold.
 
-    found: which test queries. example: one of them and its near twin, in words. groups: how many groups of queries were
-    given; largest: how many queries the largest has, of how many. split: test queries whose group is on both sides.
+    Attributes:
+        found: Which test queries have one.
+        example: One of them and its near-duplicate, in words.
+        groups: The number of query groups given.
+        largest: The size of the largest group, and the number of all queries.
+        split: The number of test queries whose group is on both sides.
+
     """
 
     found: Bools
@@ -92,17 +97,17 @@ class Leaks:
 
     @property
     def is_told(self) -> bool:
-        """Whether gains are to be told apart: something leaks that no groups hold back."""
+        """Whether to report gains separately: something leaks despite the groups."""
         return bool(self.found.any()) and (not self.groups or self.split > 0)
 
     @property
     def are_few(self) -> bool:
-        """Whether so few test queries have a near twin that no mean can turn on them."""
+        """Whether so few test queries have a near-duplicate that they cannot change a mean."""
         return float(self.found.sum()) < _FEW * len(self.found)
 
     @property
     def text(self) -> str:
-        """What leaks, in a sentence or two; empty where nothing does and no groups were given."""
+        """What leaks, in a sentence or two; empty if nothing does and no groups were given."""
         if self.is_told:
             return f"{self._found()}."
         if not self.groups:
@@ -116,7 +121,7 @@ class Leaks:
 
     @property
     def advice(self) -> str:
-        """What to do about it; empty where nothing need be done."""
+        """What to do about it; empty if there is nothing to do."""
         if not self.is_told:
             return ""
         return (
@@ -138,7 +143,7 @@ class Leaks:
         )
 
     def as_json(self, gains: JsonObject) -> JsonObject:
-        """All of it as JSON can hold it. gains: of every method."""
+        """Return everything as JSON, with the `gains` of every method."""
         return {
             "queries": int(self.found.sum()),
             "share": float(self.found.mean()) if len(self.found) else 0.0,
@@ -151,13 +156,13 @@ class Leaks:
 
 @dataclass(frozen=True)
 class TwinGain:
-    """A method's difference from the baseline on test queries with a near twin, and on the rest; None of no query."""
+    """A method's difference from the baseline on leaked test queries and on the rest; None without such queries."""
 
     twins: Comparison | None
     rest: Comparison | None
 
     def as_json(self) -> JsonObject:
-        """Both as JSON can hold them."""
+        """Return both as JSON."""
         return {
             name: None if each is None else {"difference": each.difference, "p": each.p}
             for name, each in (("twins", self.twins), ("rest", self.rest))

@@ -1,4 +1,4 @@
-"""The same comparison with fewer training queries, 30, twice as many and so on: values, tests, and what these say."""
+"""The same comparison with fewer training queries, 30, 60, 120 and so on: values, tests, and conclusions."""
 
 from __future__ import annotations
 
@@ -34,18 +34,22 @@ if TYPE_CHECKING:
 _ROOM = 0.06  # of the width, for a number below the axis
 _UNKNOWN = "whether more judged queries would help is not known from this"
 SMALLEST = 30  # training queries
-FEWEST = 2 * SMALLEST  # training queries of a fold, of which there is a curve
+FEWEST = 2 * SMALLEST  # the fewest training queries of a fold that give a curve
 _FEWEST_VALID = 10  # validation queries
 
 
 @dataclass(frozen=True, eq=False)
 class LearningCurves:
-    """What every method reaches with some of the training queries and with all of them, on the same test queries.
+    """The values of every method with some of the training queries and with all of them, on the same test queries.
 
-    evaluations: by number of training queries, then by method; the last with all queries. A method that cannot be
-    trained on so few is not there. counts: the training queries of every fold. given: systems that are not trained
-    here, the same at every size. refused: of the methods that are not there, why. lists: by number of training queries,
-    what plain and adapted query vectors find, where these learn.
+    Attributes:
+        evaluations: By number of training queries, then by method; the last with all queries. Methods that cannot be
+            trained on so few are absent.
+        counts: The number of training queries of every fold.
+        given: Systems that are not trained here, the same at every size.
+        refused: Why absent methods could not be trained.
+        lists: By number of training queries, what plain and adapted query vectors retrieve, if these learn.
+
     """
 
     evaluations: Mapping[int, Mapping[str, Evaluation]]
@@ -56,12 +60,12 @@ class LearningCurves:
     given: tuple[str, ...] = ()
     refused: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     lists: Mapping[int, VectorLists] = field(default_factory=dict)
-    # Tests that were made, by measure and name: one by randomisation takes a while.
+    # Finished tests, by measure and name: a randomization test takes a while.
     _found: dict[tuple[str, str], dict[tuple[int, str], Corrected]] = field(default_factory=dict, init=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Numbers of training queries; the last is all that the smallest fold has."""
+        """Numbers of training queries; the last is the number of the smallest fold."""
         return tuple(self.evaluations)
 
     @property
@@ -76,17 +80,17 @@ class LearningCurves:
 
     @property
     def since(self) -> int | None:
-        """The size that is nearest to half of all: where the last doubling begins; None without one."""
+        """The size nearest to half of all, where the last doubling begins; None if there is one size only."""
         most = self.sizes[-1]
         return min(self.sizes[:-1], key=lambda size: abs(math.log(most / (2 * size))), default=None)
 
     def mean(self, size: int, name: str, measure: str) -> float | None:
-        """What a method reaches with so many training queries; None where it cannot be trained on them."""
+        """Return a method's mean with that many training queries; None if it cannot be trained on so few."""
         known = self.evaluations[size]
         return float(known[name][measure].mean()) if name in known else None
 
     def against_baseline(self, measure: str, test: str = "t") -> dict[tuple[int, str], Corrected]:
-        """By size and method, the paired test against the baseline at that size; by Holm for all of these together."""
+        """Return, by size and method, the paired test against the baseline at that size, Holm-corrected for all."""
         if (measure, test) not in self._found:
             every, base = self.evaluations, self.baseline
             self._found[measure, test] = corrected(
@@ -98,7 +102,7 @@ class LearningCurves:
         return self._found[measure, test]
 
     def _compared(self) -> list[tuple[int, str]]:
-        """What is tested: every method but the baseline, where both are trained."""
+        """Return the tested pairs: every method but the baseline, at sizes where both are trained."""
         return [
             (size, name)
             for size, known in self.evaluations.items()
@@ -107,7 +111,7 @@ class LearningCurves:
         ]
 
     def rises(self, measure: str, test: str = "t") -> dict[str, Corrected]:
-        """Of every method that is trained: all training queries against `since`, by Holm for the number of methods."""
+        """Test every trained method with all queries against itself at `since`, Holm-corrected for the methods."""
         if self.since is None:
             return {}
         before, after = self.evaluations[self.since], self.evaluations[self.sizes[-1]]
@@ -115,13 +119,13 @@ class LearningCurves:
         return corrected({name: find_test(test)(after[name][measure], before[name][measure]) for name in names})
 
     def said(self, measure: str, test: str = "t") -> list[str]:
-        """What the curves say of one measure, in a few sentences, and what they cannot say."""
+        """Summarize what the curves show of one measure, and what they cannot show, in a few sentences."""
         if len(self.sizes) < 2:
             return [self._nothing()]
         return [*self._ahead(measure, test), *self._rising(measure, test), *self._left_out()]
 
     def all_queries(self) -> str:
-        """All training queries, as text: a number, or from the smallest fold's to the largest's."""
+        """The number of all training queries, as text: one number, or a range from the smallest fold to the largest."""
         fewest, most = min(self.counts), max(self.counts)
         return f"all {fewest:,}" if fewest == most else f"all {fewest:,} to {most:,}"
 
@@ -137,7 +141,7 @@ class LearningCurves:
         )
 
     def _ahead(self, measure: str, test: str) -> list[str]:
-        """Where methods are surely ahead of the baseline or behind it; those of which the same is true together."""
+        """Say where methods are significantly ahead of or behind the baseline, grouping equal results."""
         tested = self.against_baseline(measure, test)
         alike: dict[str, list[str]] = {}
         for name in self.names:
@@ -150,7 +154,7 @@ class LearningCurves:
         ]
 
     def _rising(self, measure: str, test: str) -> list[str]:
-        """Whether the best method that is trained gained by the last doubling, and whether that may be luck."""
+        """Say whether the best trained method gained by the last doubling, and whether that may be luck."""
         rises = self.rises(measure, test)
         if not rises:
             return []
@@ -198,7 +202,7 @@ class LearningCurves:
         return f"{counted(len(self.names), 'method')} on {counted(self.queries, 'test query', 'test queries')}"
 
     def how(self, test: str = "t") -> str:
-        """What the p of a table is; nothing where there is none."""
+        """Say which test the p of a table is from; empty if there is none."""
         count = len(self._compared())
         if not count:
             return ""
@@ -221,7 +225,7 @@ class LearningCurves:
         return headings, rows
 
     def to_frame(self, *, test: str = "t") -> Frame:
-        """A row per size and method: of every measure the mean, the difference from the baseline, p and p by Holm."""
+        """Return a row per size and method: for every measure the mean, the difference, p and Holm-corrected p."""
         keys = [(size, name) for size, known in self.evaluations.items() for name in known]
         found: dict[str, Column] = {"queries": [size for size, _ in keys], "method": [name for _, name in keys]}
         for measure in self.measures:
@@ -234,17 +238,17 @@ class LearningCurves:
         return as_frame(found)
 
     def plot(self, measure: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """What every method reaches against the number of training queries; by default in the first measure."""
+        """Plot every method against the number of training queries; by default in the first measure."""
         chosen = self.measures[0] if measure is None else measure
         return _draw(self.lines(chosen), self.names, ("training queries", chosen), ax)
 
     def lines(self, measure: str) -> dict[str, list[tuple[float, float]]]:
-        """Every method's values by number of training queries, as points."""
+        """Return every method's values by number of training queries, as points."""
         every = {name: [(size, self.mean(size, name, measure)) for size in self.sizes] for name in self.names}
         return {name: [(size, up) for size, up in each if up is not None] for name, each in every.items()}
 
     def as_json(self, test: str = "t") -> JsonObject:
-        """Everything that is printed and said, as JSON can hold it."""
+        """Return everything that is printed, as JSON."""
         return {
             "sizes": list(self.sizes),
             "training_queries": list(self.counts),
@@ -281,7 +285,7 @@ class LearningCurves:
 def _draw(
     lines: Mapping[str, Sequence[tuple[float, float]]], names: Sequence[str], labels: tuple[str, str], ax: Axes | None
 ) -> Axes:
-    """Lines over numbers that double, each with its text where there is room; names: of all, for their colours."""
+    """Plot lines over a log scale of sizes, labeled where there is room; `names` of all methods set the colors."""
     axes, colours, drawn = axes_or_new(ax), looks(names), []
     for name, points in lines.items():
         colour, marker = colours[name]
@@ -301,7 +305,7 @@ def _draw(
 
 
 def _where(tested: Mapping[int, Corrected], sizes: Sequence[int]) -> str:
-    """At which sizes a method is surely ahead of the baseline, {base}, and at which behind it."""
+    """Say at which sizes a method is significantly ahead of the baseline, {base}, and at which behind it."""
     found = [
         f"significantly {word} {{base}} {_at(chosen, sizes)}"
         for side, word in ((1, "ahead of"), (-1, "behind"))
@@ -311,7 +315,7 @@ def _where(tested: Mapping[int, Corrected], sizes: Sequence[int]) -> str:
 
 
 def _at(chosen: Sequence[int], sizes: Sequence[int]) -> str:
-    """Sizes in words.
+    """Format sizes in words.
 
     >>> sizes = (30, 60, 120, 200)
     >>> _at(sizes, sizes), _at((60, 120, 200), sizes)
@@ -346,26 +350,27 @@ def learning_curves(
 ) -> LearningCurves:
     """Compare with 30 training queries, twice as many and so on up to all of them: would more of them help?
 
-    Every system is fitted at every size as `compare` fits it, on a part of the training queries drawn at random, the
-    smaller parts within the larger ones, with as small a share of the validation queries, 10 or more. Of groups of
-    queries, whole ones are drawn, as many as fit. What a function chooses on validation data, it chooses anew at every
-    size. All are measured on the whole test part.
+    Every system is fitted at every size as `compare` fits it, on a random part of the training queries (the smaller
+    parts within the larger ones) and the same share of the validation queries, at least 10. If queries have groups,
+    whole groups are drawn, as many as fit. A function that tunes on validation data tunes anew at every size. All are
+    evaluated on the whole test part.
 
     Args:
-        systems: in a list, or by name, as `compare` takes them. One that was fitted before is the same at every size.
-        folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train,
-            valid and test; 60 training queries or more in each.
+        systems: in a list, or by name, as `compare` takes them. One that was already fitted is the same at every size.
+        folds: folds, from `make_folds` or as a list of `(train, valid, test)`; one fold; or instead train, valid and
+            test; 60 training queries or more in each.
         train: the training part, instead of folds; also as the second argument.
-        valid, test: the validation and the test part beside it.
-        measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.
-        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
-        baseline: what the others are compared with at every size, by name or as the system itself; None is the first.
-        kept: where finished parts are stored, and read from if they are there already.
+        valid, test: the validation and the test part that go with it.
+        measures: names such as `map` or `ndcg@10`, in a list or separated by commas; docs/measures.md has the formulas.
+        flavour: the evaluation conventions: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+        baseline: the system that the others are compared with at every size, by name or as the system itself; None is
+            the first.
+        kept: a store of finished results, from which those already there are read.
 
     Returns:
         LearningCurves, which prints a table by size and method, with p of paired tests against the baseline, corrected
-        by Holm for the whole table; `.said("map")` has in words what it says, `.to_frame()` and `.as_json()` all
-        numbers, `.plot()` draws them.
+        by Holm for the whole table; `.said("map")` summarizes it in words, `.to_frame()` and `.as_json()` all numbers,
+        `.plot()` draws them.
 
     Raises:
         DataError: Fewer than 60 training queries, nothing to train, and what `compare` refuses.
@@ -404,11 +409,15 @@ def curves_up_to(
     *,
     kept: Kept | None = None,
 ) -> LearningCurves:
-    """The curves that end in a comparison: its methods that learn, trained on parts of the same folds' queries.
+    """Compute the curves that end in a finished comparison, by training its methods on fewer of the folds' queries.
 
-    whole: the comparison with all training queries, which is not made again. learning: its methods that are trained;
-    the others are the same at every size. counts: the training queries of each fold; where they are too few, nothing is
-    trained, and the curves say so.
+    Args:
+        whole: The comparison with all training queries, which is not repeated.
+        learning: Its methods that are trained; the others are the same at every size.
+        folds: The folds of the comparison.
+        counts: The training queries of each fold. If there are too few, nothing is trained, and the curves say so.
+        kept: A store of finished results.
+
     """
     sizes = sizes_for(counts) if learning else (min(counts),)
     found: dict[int, dict[str, Evaluation]] = {}
@@ -433,7 +442,7 @@ def curves_up_to(
 def _with_fewer(
     size: int, whole: Compared, learning: Mapping[str, Fit | System], folds: Sequence[Fold] | Folds, kept: Kept | None
 ) -> tuple[list[Compared], dict[str, str]]:
-    """What methods reach with so many training queries, and why some cannot be trained on so few."""
+    """Compare the methods at one size, and return why some cannot be trained on so few queries."""
     smaller = _as_folds(folds).map(partial(cut, size=size))
 
     def compared(some: Mapping[str, Fit | System]) -> Compared:
@@ -443,7 +452,7 @@ def _with_fewer(
     try:
         return [compared(learning)], {}
     except DataError:
-        pass  # which of them it is, is seen when each is trained by itself
+        pass  # training each by itself shows which one failed
     found: list[Compared] = []
     refused: dict[str, str] = {}
     for name, each in learning.items():
@@ -461,17 +470,17 @@ def _as_folds(folds: Sequence[Fold] | Folds) -> Folds:
 
 
 def training_queries(folds: Sequence[Fold] | Folds) -> list[int]:
-    """How many training queries every fold has."""
+    """Return the number of training queries of every fold."""
     return _as_folds(folds).sizes()
 
 
 def sizes_for(counts: Sequence[int]) -> tuple[int, ...]:
-    """The sizes of curves where folds have so many training queries; where these are too few, that with all alone."""
+    """Return the sizes of curves for these training counts; if they are too small, only the full size."""
     return sizes_up_to(min(counts)) if min(counts) >= FEWEST else (min(counts),)
 
 
 def sizes_up_to(most: int) -> tuple[int, ...]:
-    """30 and twice as many each time, and all of them.
+    """Return 30, doubled each time, and all of them.
 
     >>> sizes_up_to(300)
     (30, 60, 120, 240, 300)
@@ -484,7 +493,7 @@ def sizes_up_to(most: int) -> tuple[int, ...]:
 
 
 def cut(fold: Fold, size: int) -> Fold:
-    """A fold with so many of its training queries, and as small a share of its validation queries."""
+    """Return a fold with `size` of its training queries, and the same share of its validation queries."""
     share = size / len(fold.train)
     few = min(max(round(share * len(fold.valid)), _FEWEST_VALID), len(fold.valid))
     return Fold(some_queries(fold.train, size), some_queries(fold.valid, few), fold.test)

@@ -1,15 +1,15 @@
-"""What to judge next: the documents on which systems' rankings differ, drawn so that estimates stay unbiased.
+"""What to judge next: documents on which the systems' rankings differ, sampled so that estimates stay unbiased.
 
-A difference of two systems by DCG@k or P@k is a sum over documents, Σ_qd w_qd g_qd / Q, with w the discount that the
-first system gives a document less the second's, and g its gain. Document i gets the share p_i ∝ w̄_i · √E g_i², w̄ the
-root mean square of w over all pairs of systems, mixed with a uniform share, and the priority u_i / p_i, u uniform in
-(0, 1). Judged are the lowest priorities first. With the first n judged, and t the priority of the next one, a document
-was among them with probability π_i = min(1, p_i t), and
+A difference of two systems by DCG@k or P@k is a sum over documents, Σ_qd w_qd g_qd / Q, where w is the discount that
+the first system gives a document minus the second's, and g its gain. Document i gets the share p_i ∝ w̄_i · √E g_i²,
+where w̄ is the root mean square of w over all pairs of systems, mixed with a uniform share, and the priority u_i / p_i,
+u uniform in (0, 1). Documents are judged in order of priority, the lowest first. With the first n judged, and t the
+priority of the next one, a document was among them with probability π_i = min(1, p_i t), and
 
-    d̂_q = Σ_i w_i g_i / π_i  (judged ones of query q)
+    d̂_q = Σ_i w_i g_i / π_i  (judged documents of query q)
 
-is unbiased for every query, and its errors are uncorrelated (priority sampling). So the paired t-test over the d̂_q
-counts both kinds of luck: that of the queries, and that of the documents. What was judged before the draw has π = 1.
+is unbiased for every query, with uncorrelated errors (priority sampling). So the paired t-test over the d̂_q accounts
+for the sampling of both queries and documents. Documents judged before the draw have π = 1.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from querywise.measures.order import find_flavour
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.values import JsonObject
 
-UNIFORM = 0.2  # of the shares, whatever the rankings say
-_SMOOTHING = 5.0  # judged documents that the guess of a gain counts as
+UNIFORM = 0.2  # part of the shares that is the same for all documents
+_SMOOTHING = 5.0  # the prior guess of a gain weighs as much as this many judged documents
 _MEASURE = ("dcg", "p")
 _POWER = 0.8416  # the normal quantile of 80 %
 
 
 class Pair(NamedTuple):
-    """A document for a query, its share of the draw, and its priority: 0 where it was judged before."""
+    """A document for a query, its share of the draw, and its priority: 0 if it was judged before."""
 
     query: str
     document: str
@@ -49,14 +49,14 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Standing:
-    """Two systems by what is judged so far."""
+    """The comparison of two systems by the judgments so far."""
 
     first: str
     second: str
     difference: float
     error: float
     p: float
-    needed: int | None  # judgments in all that would probably decide; None where these queries cannot
+    needed: int | None  # total judgments that would probably decide; None if these queries cannot suffice
 
     @property
     def is_decided(self) -> bool:
@@ -64,7 +64,7 @@ class Standing:
         return self.p < SIGNIFICANT
 
     def said(self, measure: str, judged: int) -> str:
-        """The same in a sentence."""
+        """Describe the comparison in a sentence."""
         luck = f"{measure} {self.difference:+.4f}, standard error {self.error:.4f}, {p_in_words(self.p)}"
         if self.is_decided:
             better, other = (self.first, self.second) if self.difference > 0 else (self.second, self.first)
@@ -80,7 +80,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Estimated:
-    """Every two systems, after so many judgments of the draw."""
+    """The comparisons of all pairs of systems after some judgments of the draw."""
 
     measure: str
     queries: int
@@ -90,7 +90,7 @@ class Estimated:
     standings: tuple[Standing, ...]
 
     def said(self) -> list[str]:
-        """What is known, in sentences."""
+        """Summarize the comparisons in sentences."""
         told = [f"{self.judged:,} of {counted(self.judged + self.left, 'document')} drawn are judged."]
         if self.out_of_turn:
             told.append(
@@ -99,7 +99,7 @@ class Estimated:
         return told + [each.said(self.measure, self.judged) for each in self.standings]
 
     def as_json(self) -> JsonObject:
-        """All of it, as JSON can hold it."""
+        """Return everything as JSON."""
         return {
             "measure": self.measure,
             "queries": self.queries,
@@ -131,18 +131,18 @@ def draw(
     uniform: float = UNIFORM,
     seed: int = 0,
 ) -> list[Pair]:
-    """Order all documents that a system has in its first k by what their judgments would tell.
+    """Order all documents in any system's top k by how informative their judgments would be.
 
     Args:
         runs: The systems, two or more.
-        known: What is judged already; it counts as it is.
+        known: Existing judgments, used unchanged.
         measure: dcg@k or p@k.
-        cheap: Cheap labels, if any: gains are expected by them.
+        cheap: Cheap labels, if any, from which gains are predicted.
         uniform: The part of the shares that is the same for all documents.
-        seed: Another one draws anew; so does anything that was judged since.
+        seed: Another seed gives another draw; so does any new judgment.
 
     Returns:
-        What was judged before, then the rest, the lowest priority first.
+        The documents judged before, then the rest, the lowest priority first.
 
     """
     pool = _Pool.of(runs, measure)
@@ -159,7 +159,7 @@ def draw(
         even = 1 / rest.sum()
         shares[rest] = uniform * even + (1 - uniform) * (useful[rest] / total if total > 0 else even)
     priorities = np.zeros(len(grades))
-    # What was judged was perhaps chosen by an earlier draw, which the new one must not depend on.
+    # Existing judgments may come from an earlier draw, on which the new one must not depend.
     drawn = hashlib.sha256(repr((seed, [pool.names[row] for row in np.flatnonzero(before)])).encode()).hexdigest()
     priorities[rest] = np.array([_uniform(drawn, *pool.names[row]) for row in np.flatnonzero(rest)]) / shares[rest]
     order = np.lexsort((np.arange(len(grades)), priorities))
@@ -170,7 +170,7 @@ def draw(
 
 
 def estimate(runs: Sequence[Run], pairs: Sequence[Pair], grades: Grades, *, measure: str = "dcg@10") -> Estimated:
-    """Estimate every difference from what is judged of a draw, in its order, by inclusion probability."""
+    """Estimate every difference from the judged documents of a draw, weighted by inclusion probability."""
     pool = _Pool.of(runs, measure)
     rows = {name: row for row, name in enumerate(pool.names)}
     stray = next((each for each in pairs if (each.query, each.document) not in rows), None)
@@ -208,7 +208,7 @@ def _standings(
     for a, b in combinations(range(len(runs)), 2):
         parts = (pool.weights[a] - pool.weights[b])[rows] * gains / chance
         values: Floats = np.bincount(pool.owner[rows], weights=parts, minlength=count).astype(np.float64)
-        luck = float(np.sum(parts**2 * (1 - chance))) / count**2  # of the documents drawn
+        luck = float(np.sum(parts**2 * (1 - chance))) / count**2  # variance from sampling documents
         found = paired_t_test(values, np.zeros(count))
         error = float(values.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
         needed = _needed(abs(found.difference), error**2, min(luck, error**2), judged, drawn)
@@ -216,7 +216,7 @@ def _standings(
 
 
 def _needed(difference: float, error: float, luck: float, judged: int, drawn: int) -> int | None:
-    """Judgments after which four tests in five would be significant, if the luck of documents falls as 1 / n."""
+    """Return after how many judgments the test has power 80 %, if the documents' variance falls as 1 / n."""
     allowed = (difference / (1.96 + _POWER)) ** 2 - (error - luck)
     if allowed <= 0 or not judged:
         return None
@@ -224,7 +224,7 @@ def _needed(difference: float, error: float, luck: float, judged: int, drawn: in
 
 
 class _Pool(NamedTuple):
-    """Every document in some system's first k, query after query: discounts by system, and the best rank."""
+    """Every document in some system's top k, grouped by query: discounts by system, and the best rank."""
 
     queries: tuple[str, ...]
     names: tuple[tuple[str, str], ...]
@@ -234,7 +234,7 @@ class _Pool(NamedTuple):
     binary: bool
 
     def gain(self, grade: int) -> float:
-        """What a grade is worth."""
+        """Return the gain of a grade."""
         return float(grade > 0) if self.binary else 2.0 ** max(grade, 0) - 1
 
     @staticmethod
@@ -269,7 +269,7 @@ class _Pool(NamedTuple):
 
 
 def _expected(pool: _Pool, grades: Sequence[int | None], cheap: Grades | None) -> Floats:
-    """The expected square of every gain, from judged documents of the same rank, or of the same cheap grade."""
+    """Return the expected square of every gain, from judged documents of the same rank or cheap grade."""
     if cheap is None:
         levels = np.minimum(np.floor(np.log2(pool.best)), 5).astype(np.int64)
         guess = {int(level): 1 / (1 + float(level)) for level in np.unique(levels)}
@@ -286,6 +286,6 @@ def _expected(pool: _Pool, grades: Sequence[int | None], cheap: Grades | None) -
 
 
 def _uniform(seed: str, query: str, document: str) -> float:
-    """A number in (0, 1) that depends on nothing but the seed and the names."""
+    """Return a number in (0, 1) that depends only on the seed and the names."""
     digest = hashlib.sha256(f"{seed}\0{query}\0{document}".encode(errors="surrogatepass")).digest()
     return (int.from_bytes(digest[:7]) + 0.5) / 2.0**56

@@ -13,15 +13,19 @@ from querywise.measures.formulas import precision_halves
 from querywise.measures.order import Flavour, find_flavour, tie_break
 from querywise.runtime.arrays import Bools, Floats
 
-_SEED = 0  # of the halves
+_SEED = 0  # of the random halves
 
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """Average precision on halves of each query's documents, query by query, the mean of both halves.
+    """Average precision on halves of each query's documents, by query, averaged over both halves.
 
-    own: of the ranker itself. best: of the model that is best on the half. other: of the one that is best on the other
-    half, so that no model is chosen by the judgements it is measured with.
+    Attributes:
+        own: Of the ranker itself.
+        best: Of the model that is best on the same half.
+        other: Of the model that is best on the other half, so that no model is chosen by the judgments that evaluate
+            it.
+
     """
 
     own: Floats
@@ -29,7 +33,7 @@ class Halves:
     other: Floats
 
     def as_lists(self) -> dict[str, list[float]]:
-        """The same by name."""
+        """Return the arrays as lists, by name."""
         return {"own": self.own.tolist(), "best": self.best.tolist(), "other": self.other.tolist()}
 
 
@@ -37,10 +41,10 @@ class Halves:
 class OracleGap:
     """Average precision by rank of the model: what the best, the second best, … of a ranker's models reach.
 
-    `best` is UpperBound, query by query: always the model with the highest average precision. `by_rank` is the mean of
-    the r-th best over all queries. `relevant_only` routes by the query's true relevant documents, where the ranker can.
-    A query that is far from all training queries may have the global model, which is not one of these. `halves` tells
-    how much of it is luck.
+    `best` is UpperBound, by query: always the model with the highest average precision. `by_rank` is the mean of the
+    r-th best over all queries. `relevant_only` chooses a model by the query's true relevant documents, if the ranker
+    can. A query that is far from all training queries may use the global model, which is not one of these. `halves`
+    estimates how much of the gap is luck.
     """
 
     best: Floats
@@ -50,7 +54,7 @@ class OracleGap:
 
 
 def best_of(by_rank: Floats, count: int) -> float:
-    """The expected mean of the best of `count` models, drawn at random from those whose r-th best reach `by_rank`.
+    """Return the expected mean of the best of `count` random models, whose r-th best reach `by_rank`.
 
     The best of the drawn is the r-th of all with probability C(L − r, count − 1) / C(L, count). It never falls when
     models are added.
@@ -67,12 +71,12 @@ def best_of(by_rank: Floats, count: int) -> float:
 
 
 def oracle_gap(ranker: Scorer, data: Judged, *, flavour: str = "standard") -> OracleGap | None:
-    """The gap of a ranker made of stored models; None for any other."""
+    """Return the gap of a ranker that stores models; None for any other."""
     return gap_in(answer_of(ranker, data.candidates), data, flavour=flavour)
 
 
 def gap_in(answer: Answer, data: Judged, *, flavour: str = "standard") -> OracleGap | None:
-    """The gap of the models in an answer to some judged queries."""
+    """Return the gap of the models in an answer to judged queries."""
     if answer.local.stored is None:
         return None
     models = answer.local.models()
@@ -87,11 +91,11 @@ def gap_in(answer: Answer, data: Judged, *, flavour: str = "standard") -> Oracle
 
 
 def reachable(reached: float, best: float, halves: Sequence[Halves]) -> float:
-    """What a choice among the models could reach that does not know the judgements: UpperBound, less luck.
+    """Return what choosing among the models could reach without knowing the judgments: UpperBound minus luck.
 
-    The best model of a query is partly the one that its judgements happen to favour. Chosen on one half of a query's
-    documents and measured on the other it keeps a share of what it is ahead of the ranker by; that share of the whole
-    gap is taken to be real, none of it where the share is negative.
+    The best model of a query is partly the one that its judgments happen to favor. Chosen on one half of a query's
+    documents and evaluated on the other, it keeps a share of its advantage over the ranker; that share of the whole gap
+    is taken to be real, and none of it if the share is negative.
 
     >>> halves = Halves(own=np.array([0.5]), best=np.array([0.7]), other=np.array([0.55]))
     >>> round(reachable(0.4, 0.8, [halves]), 3)
@@ -106,10 +110,10 @@ def reachable(reached: float, best: float, halves: Sequence[Halves]) -> float:
 
 
 def _halves(answer: Answer, tables: Sequence[Floats], seen: Judged, conventions: Flavour, half: Bools) -> Halves | None:
-    """What models are worth when they are chosen and measured on different documents of the same query.
+    """Evaluate models that are chosen and evaluated on different documents of the same query.
 
-    tables: of each half, queries × models. Only of queries with relevant documents in both halves; None where there
-    are no such queries.
+    `tables` holds queries × models for each half. Only queries with relevant documents in both halves count; the result
+    is None if there are none.
     """
     relevant, query = seen.labels >= conventions.relevant_from, seen.candidates.query_of_row
     counts = [np.bincount(query[relevant & side], minlength=len(seen)) for side in (half, ~half)]
@@ -127,14 +131,14 @@ def _halves(answer: Answer, tables: Sequence[Floats], seen: Judged, conventions:
 
 
 def _chosen(by: Floats, measured: Floats) -> Floats:
-    """Of each query, the value in one table of the model that is best in the other; of several, their mean."""
+    """Return, for each query, the value in one table of the model that is best in the other; the mean of ties."""
     best = by == by.max(axis=1, keepdims=True)
     found: Floats = (measured * best).sum(axis=1) / best.sum(axis=1)
     return found
 
 
 def _one_half(data: Judged) -> Bools:
-    """One half of the documents of each query, drawn at random, and as far as it goes of each grade."""
+    """Return a random half of each query's documents, with about half of each grade."""
     chance = np.random.default_rng(_SEED).random(len(data.labels))
     order = np.lexsort((chance, data.labels, data.candidates.query_of_row))
     half = np.zeros(len(order), np.bool_)

@@ -1,7 +1,7 @@
-"""About how long a comparison will take: from earlier ones on this machine, and again after its first whole fold.
+"""Estimates of how long a comparison will take: from earlier ones on this machine, and again after its first fold.
 
-What methods took is kept in `times.json` in the user's cache folder: sizes and seconds under checksums of methods and
-settings; no names, no paths, no data. A file that is missing, damaged or cannot be written is as good as none.
+The times of methods are kept in `times.json` in the user's cache folder: sizes and seconds under checksums of methods
+and settings; no names, no paths, no data. A file that is missing, damaged or not writable is ignored.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from querywise.runtime.files import atomic_text, cache_folder, make_folder, read
 from querywise.runtime.progress import announce, duration, expect, is_shown
 
 _FILE = "times.json"
-_MOST_METHODS = 300  # in the file, the latest
-_MOST_SIZES = 8  # of one method, the latest
-_FARTHEST = math.log(30)  # a training part so many times the size of every one that was timed says nothing
-FOLDS = "Folds"  # what progress over all folds is called
-LONG = 30.0  # seconds from which it is worth saying
-SOON = 10.0  # seconds after which it is worth saying that nothing is known yet
+_MOST_METHODS = 300  # in the file, the most recent
+_MOST_SIZES = 8  # of one method, the most recent
+_FARTHEST = math.log(30)  # log ratio of sizes beyond which a timing is not used
+FOLDS = "Folds"  # the label of progress over all folds
+LONG = 30.0  # seconds from which an estimate is worth showing
+SOON = 10.0  # seconds after which to say that there is no estimate yet
 
 
 class Size(NamedTuple):
-    """The size of a training part, and how many settings are tried on it."""
+    """The size of a training part, and the number of settings tried on it."""
 
     queries: int
     rows: int
@@ -42,20 +42,20 @@ class Size(NamedTuple):
 
     @property
     def work(self) -> float:
-        """What time grows with: the documents fitted on, of a sample while a grid is tried on many queries."""
+        """What time is proportional to: the documents fitted on, only a sample's while a large grid is tried."""
         if self.trials > 1 and self.queries > MOST_TRIED:
             return self.rows * (self.trials * SAMPLED / self.queries + 1)
         return float(self.rows * self.trials)
 
 
 class Times:
-    """What is known of methods' times. Read when it is made; `keep` writes."""
+    """The known times of methods. The file is read at construction; `keep` writes."""
 
     def __init__(self) -> None:
         self._known = _read()
 
     def seconds(self, name: str, fit: Fit, train: Judged) -> float | None:
-        """About how long a method takes on a training part, from the most similar size; None where none is similar."""
+        """Estimate a method's seconds on a training part from the most similar size; None if none is similar."""
         size, found = size_of(fit, train), self._known.get(_key(name, fit), [])
         if not found:
             return None
@@ -83,21 +83,21 @@ class Times:
 
 
 def size_of(fit: Fit, train: Judged) -> Size:
-    """That of a training part, with the settings that a method tries on it."""
+    """Return the size of a training part, with the number of settings that a method tries on it."""
     grid = fit.grid_on(train) if isinstance(fit, TunedFit) else {}
     trials = math.prod(len(values) for values in grid.values())
     return Size(len(train), len(train.labels), train.feature_count, max(trials, 1))
 
 
 def _key(name: str, fit: Fit) -> str:
-    """A method with the settings that are not tried: as a checksum, for names of runs and settings may be private."""
+    """Return a checksum of a method and its fixed settings, since names of runs and settings may be private."""
     settings = [fit.fixed, fit.final] if isinstance(fit, TunedFit) else []
     text = json.dumps([name, *settings], sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _read() -> dict[str, list[tuple[Size, float]]]:
-    """What the file holds, as far as it is what was written."""
+    """Read the valid contents of the file."""
     try:
         content = json.loads(read_stored_text(cache_folder() / _FILE))
         return {str(key): [_checked(*each) for each in found] for key, found in content.items()}
@@ -113,10 +113,10 @@ def _checked(queries: int, rows: int, features: int, trials: int, took: float) -
 
 
 class Pace:
-    """The time that methods and folds take, and what it says about the others.
+    """The time that methods and folds take, and the estimate for the rest.
 
-    alone: they come one after the other; of several at once nothing is said. Nothing is read or written either where
-    no progress is shown.
+    With `alone`, methods run one after the other; nothing is estimated for several at once. Without progress output,
+    nothing is read or written either.
     """
 
     def __init__(self, folds: int, fits: Mapping[str, Fit], *, alone: bool = True) -> None:
@@ -129,7 +129,7 @@ class Pace:
         self._start = self._began = self._latest = time.monotonic()
 
     def begin_fold(self, fold: Fold, missing: Sequence[str]) -> None:
-        """A fold begins, on which these methods are computed and not kept from another run."""
+        """Begin a fold, on which `missing` methods are computed rather than read from an earlier run."""
         self._began = self._latest = time.monotonic()
         self._took, self._methods = {}, len(missing)
         if self._said_first or self._times is None or not missing:
@@ -147,18 +147,18 @@ class Pace:
             self._say(f"about {duration(total)}{most}, going by earlier comparisons on this machine")
 
     def end_method(self, name: str) -> None:
-        """A method was computed on a fold."""
+        """Record that a method was computed on a fold."""
         now = time.monotonic()
         self._took[name], self._latest = now - self._latest, now
         if self._said_first or now - self._start < SOON or len(self._took) == self._methods:
-            return  # at the end of the fold more is known
+            return  # the end of the fold will tell more
         self._said_first = True
         later = ", and will be after the first fold" if self._folds > 1 else ""
         untimed = some(self._untimed, most=5)
         self._say(f"how long this takes is not known yet{later}; not timed on this machine before: {untimed}")
 
     def end_fold(self, number: int, fold: Fold) -> None:
-        """A fold ends."""
+        """Record that a fold has ended."""
         if self._times is not None and self._took:
             self._times.keep((name, self._fits[name], fold.train, took) for name, took in self._took.items())
         if self._said_fold or len(self._took) < len(self._fits):
@@ -170,6 +170,6 @@ class Pace:
             announce(f"{of}; the other {others} about {duration(took * others)} more")
 
     def _say(self, text: str) -> None:
-        """Announce it: names of methods may be those of files, which may hold anything."""
+        """Announce `text`, made printable: method names may be file names, which can contain anything."""
         where = f"{counted(len(self._fits), 'method')} on {counted(self._folds, 'fold')}"
         announce(printable(f"{where}: {text}"))

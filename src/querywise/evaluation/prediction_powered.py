@@ -1,4 +1,4 @@
-"""Prediction-powered estimates: the mean of a few human values, made surer by cheap values of many more queries.
+"""Prediction-powered estimates: the mean of a few human values, made more precise by cheap values of many queries.
 
 With h the human value of each of n queries, drawn at random from N, and c the cheap value of all N:
 
@@ -9,7 +9,7 @@ e = h − λ c over the human ones, which are among all,
 
     s²(θ̂) = λ² s²(c) / N + s²(e) / n + 2 λ s(c, e) / N.
 
-λ = s(h, c) / s²(c), cut to [0, 1], makes it smallest; λ = 0 is the human values alone. Intervals and tests are
+λ = s(h, c) / s²(c), clipped to [0, 1], minimizes it; λ = 0 uses the human values alone. Intervals and tests are
 Student's with n − 1 degrees of freedom.
 """
 
@@ -29,9 +29,12 @@ CONFIDENCE = 0.95
 class MeanEstimate:
     """A mean over queries, or a mean difference, with its standard error.
 
-    interval: holds the true mean in 95 of 100 samples of queries. weight: λ, what the cheap values count. human, cheap:
-    the mean of the human values alone, and of the cheap ones of all queries. worth: the number of human queries that
-    would give the same error without cheap values.
+    Attributes:
+        interval: The 95 % confidence interval of the true mean.
+        weight: λ, the weight of the cheap values.
+        human, cheap: The mean of the human values alone, and that of the cheap values of all queries.
+        worth: The number of human queries that would give the same error without cheap values.
+
     """
 
     value: float
@@ -45,16 +48,23 @@ class MeanEstimate:
 
 
 def estimate(human: Floats, cheap: Floats, chosen: Ints, *, weight: float | None = None) -> MeanEstimate:
-    """Estimate the mean human value over the queries that the cheap values are of.
+    """Estimate the mean human value over all queries that have a cheap value.
 
-    human: the values of the human queries. cheap: those of all queries. chosen: which of all are the human ones.
-    weight: λ; None: the best by these values.
+    Args:
+        human: The values of the human queries.
+        cheap: The values of all queries.
+        chosen: The indices of the human queries among all.
+        weight: λ; None is the best for these values.
+
+    Returns:
+        The estimate with its error, interval and p.
 
     >>> found = estimate(np.array([0.2, 0.6, 0.7]), np.array([0.3, 0.5, 0.8, 0.4, 0.6]), np.array([0, 1, 2]))
     >>> round(found.value, 3), round(found.weight, 3)
     (0.487, 0.947)
-    >>> round(estimate(np.array([0.2, 0.6, 0.7]), np.ones(5), np.array([0, 1, 2])).value, 3)  # tells nothing: λ = 0
+    >>> round(estimate(np.array([0.2, 0.6, 0.7]), np.ones(5), np.array([0, 1, 2])).value, 3)  # constant: λ = 0
     0.5
+
     """
     from scipy.special import stdtr, stdtrit  # scipy.stats takes a second to import
 

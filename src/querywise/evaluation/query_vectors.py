@@ -1,4 +1,4 @@
-"""Whether teaching the query vectors helped: what plain and adapted vectors find, and what methods make of each."""
+"""Whether training the query vectors helped: retrieval by plain and adapted vectors, and methods that use each."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from querywise.retrieval.lists import VECTORS
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 
-_DEEP = 100  # documents of a list that recall looks at, at most
+_DEEP = 100  # the largest depth of recall
 
 
 class VectorLists(NamedTuple):
-    """The documents found by vectors alone, measured: by the queries' own vectors, and by adapted ones."""
+    """Retrieval by vectors alone, evaluated: by the queries' own vectors, and by adapted ones."""
 
     plain: Evaluation
     adapted: Evaluation
 
     def tested(self, test: str) -> dict[str, Corrected]:
-        """The paired test of every measure, by Holm for their number."""
+        """Return the paired test of every measure, with Holm's correction for their number."""
         measures = self.plain.measures
         return corrected({each: find_test(test)(self.adapted[each], self.plain[each]) for each in measures})
 
 
 class DistanceGroup(NamedTuple):
-    """Test queries whose nearest training query is about as near, and what these gained."""
+    """Test queries at a similar distance to their nearest training query, and their gain."""
 
     cosines: str
     plain: float
@@ -45,17 +45,21 @@ class DistanceGroup(NamedTuple):
 
     @property
     def queries(self) -> int:
-        """How many there are."""
+        """The number of these queries."""
         return self.gain.wins + self.gain.ties + self.gain.losses
 
 
 @dataclass(frozen=True, eq=False)
 class VectorGains:
-    """What teaching the query vectors was worth.
+    """What training the query vectors gained.
 
-    taught: what each fold learned. nearest: of every test query, the cosine to the nearest training query of its fold.
-    by_method: where every method was also trained with vectors as they are, its mean then, and the paired test against
-    that, by Holm for the number of methods. by_size: the lists with fewer training queries, where there are curves.
+    Attributes:
+        taught: What each fold learned.
+        nearest: The cosine of every test query to the nearest training query of its fold.
+        by_method: If methods were also trained with plain vectors: each one's mean then, and the paired test against
+            that, with Holm's correction for the methods.
+        by_size: The lists with fewer training queries, if there are curves.
+
     """
 
     lists: VectorLists
@@ -68,7 +72,7 @@ class VectorGains:
 
     @property
     def gains(self) -> Floats:
-        """What every test query gained."""
+        """The gain of every test query."""
         gained: Floats = self.lists.adapted[self.measure] - self.lists.plain[self.measure]
         return gained
 
@@ -79,7 +83,7 @@ class VectorGains:
 
     @property
     def groups(self) -> list[DistanceGroup]:
-        """The test queries in four groups, the nearest to a training query last."""
+        """The test queries in four groups, those nearest to a training query last."""
         plain, adapted = (each[self.measure] for each in self.lists)
         return [
             DistanceGroup(
@@ -159,7 +163,7 @@ class VectorGains:
         return float(self.lists[side][measure].mean())
 
     def as_json(self) -> JsonObject:
-        """All of it, as JSON can hold it."""
+        """Return everything as JSON."""
         tests = self.lists.tested(self.test)
         return {
             "said": self.said,
@@ -188,7 +192,7 @@ def _numbers(each: Corrected) -> JsonObject:
 
 
 def lists_of(compared: Compared) -> VectorLists | None:
-    """What vectors alone found for the test queries, measured; None where query vectors do not learn."""
+    """Return the evaluation of retrieval by vectors alone; None if query vectors do not learn."""
     runs = {run.name: run for run in compared.judged.runs}
     if not compared.taught or not {VECTORS, ADAPTED} <= set(runs) or compared.judged.gains is not None:
         return None
@@ -203,9 +207,9 @@ def lists_of(compared: Compared) -> VectorLists | None:
 def vector_gains(
     compared: Compared, measure: str, *, test: str = "t", plain: Compared | None = None
 ) -> VectorGains | None:
-    """What teaching the query vectors was worth in a comparison; None where they do not learn.
+    """Return what training the query vectors gained in a comparison; None if they do not learn.
 
-    plain: the same methods on the same folds with vectors as they are.
+    `plain` is a comparison of the same methods on the same folds with plain vectors.
     """
     lists = lists_of(compared)
     if lists is None:

@@ -1,4 +1,4 @@
-"""Every query's best documents under every ranker, side by side; queries that moved most; groups of queries."""
+"""Every query's top documents under every ranker, side by side; queries that moved most; groups of queries."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from querywise.measures.order import find_flavour, order
 from querywise.runtime.arrays import Bools, Floats, Ints
 
 TOP = 10  # documents of a ranking that are shown
-_FURTHER = 5  # relevant ones below them
+_FURTHER = 5  # relevant documents shown below them
 DIFFICULTIES = (("none", 0, 0), ("1 to 3", 1, 3), ("4 to 20", 4, 20), ("more than 20", 21, None))
 
 
 class Ranked(NamedTuple):
-    """One query's documents that some ranker puts among the first, and the next relevant ones.
+    """The documents of one query that some ranker has in its top, and the next relevant ones.
 
-    rows: of the documents among all candidates. ranks: documents × rankers, from 1; 0 for one that is not in the list.
+    Attributes:
+        rows: The documents' rows among all candidates.
+        ranks: Documents × rankers, from 1; 0 for a document that is not in the list.
+
     """
 
     rows: Ints
@@ -32,7 +35,7 @@ class Ranked(NamedTuple):
 
 
 def ranks_of(scores: Floats, starts: Ints) -> Ints:
-    """The rank of every document within its query, from 1.
+    """Return the rank of every document within its query, from 1.
 
     >>> ranks_of(np.array([1.0, 3.0, 3.0, 0.5]), np.array([0, 3, 4]))
     array([3, 1, 2, 1])
@@ -43,7 +46,7 @@ def ranks_of(scores: Floats, starts: Ints) -> Ints:
 
 
 def all_ranks(compared: Compared) -> Ints:
-    """Documents × rankers: every rank, from 1; 0 for a document that is not in the list of one system's run."""
+    """Return documents × rankers: every rank, from 1; 0 for a document that is not in a run's list."""
     starts = compared.judged.candidates.starts
     every = [
         _own_ranks(compared, name) if name in compared.lists else ranks_of(compared.scores[name], starts)
@@ -53,7 +56,7 @@ def all_ranks(compared: Compared) -> Ints:
 
 
 def _own_ranks(compared: Compared, name: str) -> Ints:
-    """The rank of every candidate in a run's own list; 0 where the run does not have it."""
+    """Return the rank of every candidate in a run's own list; 0 if the run does not have it."""
     candidates, flavour = compared.judged.candidates, find_flavour(compared.flavour)
     ids = candidates.document_ids or [str(row + 1) for row in range(len(candidates.features))]
     ranks = np.zeros(len(candidates.features), np.int64)
@@ -66,7 +69,7 @@ def _own_ranks(compared: Compared, name: str) -> Ints:
 
 
 def run_of(compared: Compared, name: str) -> Run:
-    """A ranker's ranking of every test query: of a run its own list, of any other ranker all candidates."""
+    """Return a ranker's ranking of every test query: a run's own list, or all candidates of any other ranker."""
     if name in compared.lists:
         lists = compared.lists[name].scores
         return Run(name, {query: lists.get(query, {}) for query in compared.judged.query_ids})
@@ -79,7 +82,7 @@ def run_of(compared: Compared, name: str) -> Run:
 
 
 def ranked(compared: Compared, ranks: Ints, query: int) -> Ranked:
-    """One query's documents to look at."""
+    """Return the documents of one query to show."""
     rows = np.arange(*compared.judged.candidates.rows(query).indices(len(ranks)))
     own = ranks[rows]
     best = np.where(own > 0, own, len(ranks) + 1).min(axis=1, initial=len(ranks) + 1)
@@ -90,7 +93,7 @@ def ranked(compared: Compared, ranks: Ints, query: int) -> Ranked:
 
 
 def document_names(compared: Compared, query: int, rows: Ints) -> list[str]:
-    """Documents by their ids, or by their row in the fold's test part, as where the scores are kept."""
+    """Return the documents' ids, or their row in the fold's test part, as in stored scores."""
     candidates = compared.judged.candidates
     first = int(candidates.starts[np.searchsorted(compared.fold_of, compared.fold_of[query])])
     offset = first if candidates.document_ids is None else 0
@@ -98,7 +101,7 @@ def document_names(compared: Compared, query: int, rows: Ints) -> list[str]:
 
 
 def grades(compared: Compared, rows: Ints) -> list[float | None]:
-    """The grade of each document; None of one that nobody judged."""
+    """Return the grade of each document; None if it is not judged."""
     test = compared.judged
     values = test.labels[rows].astype(np.float64) if test.gains is None else test.gains[test.labels[rows]]
     known = np.ones(len(rows), np.bool_) if test.judged is None else test.judged[rows]
@@ -106,7 +109,7 @@ def grades(compared: Compared, rows: Ints) -> list[float | None]:
 
 
 def why(compared: Compared, query: int, rows: Ints) -> dict[str, list[list[tuple[str, float]]] | None]:
-    """By ranker, for each document the features that set it apart most, as far as known; None of no document at all."""
+    """Return, by ranker, the features that most set each document apart, if known; None if not known for any."""
     fold = int(compared.fold_of[query])
     number = query - int(np.searchsorted(compared.fold_of, fold))
     first = int(compared.judged.candidates.starts[query])
@@ -126,13 +129,13 @@ def why(compared: Compared, query: int, rows: Ints) -> dict[str, list[list[tuple
 
 
 def query_texts(compared: Compared) -> tuple[str | None, ...]:
-    """The text of every query; None where it has none."""
+    """Return the text of every query; None if it has none."""
     table = compared.judged.candidates.queries
     return (None,) * len(compared.judged) if table is None or table.texts is None else table.texts
 
 
 def titles_needed(compared: Compared) -> set[str]:
-    """The ids of the documents that are looked at, where documents have ids."""
+    """Return the ids of the documents to show, if documents have ids."""
     ids = compared.judged.candidates.document_ids
     if ids is None:
         return set()
@@ -155,7 +158,7 @@ class Example(NamedTuple):
 def extremes(
     compared: Compared, name: str, measure: str, *, count: int = 10, top: int = 5
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """The queries where a ranker gains most on the baseline, and those where it loses most, the largest first."""
+    """Return the queries where a ranker gains and loses most against the baseline, the largest first."""
     gains = compared.evaluations[name][measure] - compared.evaluations[compared.baseline][measure]
     by_gain = np.argsort(gains, kind="stable")
     worst = [query for query in by_gain[:count].tolist() if gains[query] < 0]
@@ -166,7 +169,7 @@ def extremes(
 
 
 def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> list[Example]:
-    """Three queries: where a ranker gains most on the baseline, where it loses most, and the middle of those moved."""
+    """Return three queries: the largest gain over the baseline, the largest loss, and the median change."""
     ours, theirs = compared.evaluations[name][measure], compared.evaluations[compared.baseline][measure]
     gains = ours - theirs
     by_gain = np.argsort(gains, kind="stable")
@@ -185,7 +188,7 @@ def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> li
 
 def _example(compared: Compared, names: tuple[str, str], query: int, title: str, measure: str, top: int) -> Example:
     candidates = compared.judged.candidates
-    # Of real-valued labels, of which there may be many, only what is relevant.
+    # Real-valued labels may have many levels: show only whether they are relevant.
     labels = compared.judged.labels if compared.judged.gains is None else (compared.judged.labels > 0).astype(np.int64)
     rows = candidates.rows(query)
     whole = np.array([0, rows.stop - rows.start])
@@ -211,7 +214,7 @@ def _example(compared: Compared, names: tuple[str, str], query: int, title: str,
 
 
 class QueryGroup(NamedTuple):
-    """Some of the test queries, and each method's averages on them."""
+    """Some of the test queries, and each method's means on them."""
 
     label: str
     queries: int
@@ -220,14 +223,14 @@ class QueryGroup(NamedTuple):
 
 
 class Breakdown(NamedTuple):
-    """The test queries cut up by one property."""
+    """The test queries grouped by one property."""
 
     title: str
     groups: tuple[QueryGroup, ...]
 
 
 def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
-    """Every breakdown that this data allows."""
+    """Return every breakdown that this data allows."""
     found = [
         difficulty_breakdown(compared, measure),
         _broken_down("class", compared, measure, compared.classes),
@@ -245,23 +248,23 @@ def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
 
 
 def difficulty_breakdown(compared: Compared, measure: str) -> Breakdown:
-    """The test queries by number of relevant documents."""
+    """Group the test queries by number of relevant documents."""
     return _broken_down("relevant documents", compared, measure, by_difficulty(relevant_documents(compared)))
 
 
 def relevant_documents(compared: Compared) -> Ints:
-    """How many relevant documents each test query has, judged; where that is known, also those retrieval missed."""
+    """Return the number of judged relevant documents of each test query, including those retrieval missed, if known."""
     return relevant_judged(compared.judged)
 
 
 def query_words(compared: Compared) -> Ints | None:
-    """How many words each query has; None unless all have a text."""
+    """Return the number of words of each query; None unless all have a text."""
     texts = query_texts(compared)
     return np.array([len((text or "").split()) for text in texts]) if all(texts) else None
 
 
 def nearest_distances(compared: Compared) -> tuple[str, Floats] | None:
-    """How far each test query is from the training queries, and by which method's view; None without such a method."""
+    """Return the distance of each test query from the training queries, and the method whose view it is; or None."""
     for name in compared.names:
         values = compared.extra(name, lambda extra: extra.distances)
         if values is not None:
@@ -270,7 +273,7 @@ def nearest_distances(compared: Compared) -> tuple[str, Floats] | None:
 
 
 def by_difficulty(relevant: Ints) -> dict[str, Bools]:
-    """Queries with no, 1 to 3, 4 to 20 and more relevant documents [lin2011]_."""
+    """Return queries with no, 1 to 3, 4 to 20 and more relevant documents [lin2011]_."""
     return {
         label: (relevant >= low) & (relevant <= (high if high is not None else np.inf))
         for label, low, high in DIFFICULTIES
@@ -278,7 +281,7 @@ def by_difficulty(relevant: Ints) -> dict[str, Bools]:
 
 
 def by_distance(distances: Floats, fold_of: Ints) -> dict[str, Bools]:
-    """Queries in four groups, cut within each fold: folds may measure in different views, on different scales."""
+    """Return queries in quarters, cut within each fold: folds may use different views, on different scales."""
     place = np.zeros(len(distances), dtype=np.int64)
     for fold in np.unique(fold_of):
         own = fold_of == fold
@@ -288,7 +291,7 @@ def by_distance(distances: Floats, fold_of: Ints) -> dict[str, Bools]:
 
 
 def by_quarter(values: Floats | Ints) -> dict[str, Bools]:
-    """Queries in four groups of about the same size, by a number; equal numbers stay together."""
+    """Return queries in four groups of similar size, by a number; equal numbers stay together."""
     cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
     place = np.searchsorted(cuts, values, side="left")
     groups = [chosen for number in range(len(cuts) + 1) if (chosen := place == number).any()]
@@ -315,9 +318,9 @@ def _broken_down(title: str, compared: Compared, measure: str, masks: dict[str, 
 
 
 def class_shares(members: csr_array, theirs: Sequence[str | None], own: Sequence[str | None]) -> Floats:
-    """Which share of the training queries that count for a query is of its own class [geng2008]_; NaN without any.
+    """Return the share of the counted training queries that have the query's own class [geng2008]_; NaN if unknown.
 
-    A row of `members` says how much each training query, of class `theirs`, counts for a query of class `own`.
+    A row of `members` has the weight of each training query, of class `theirs`, for a query of class `own`.
 
     >>> class_shares(csr_array([[1.0, 1.0, 2.0]]), ["a", "b", "a"], ["a"])
     array([0.75])

@@ -1,4 +1,4 @@
-"""A comparison is resumed: finished folds are kept in a folder, and not computed again by the next run."""
+"""A resumable comparison: finished folds are stored in a folder and not computed again by the next run."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _SCORES, _SECONDS, _RECORD = ".csv", ".times.json", ".json"  # the files of a re
 
 
 class Kept:
-    """A folder with, for every method and fold, its scores (CSV), how its parameters were chosen, and its timings.
+    """A folder with the scores (CSV), the choice of parameters and the timings of every method and fold.
 
-    What is there is used again only where the data and the method's settings are the very same.
+    A result is reused only if the data and the method's settings are exactly the same.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         make_own_folder(folder)
         self.folder = folder
-        self.settings = settings  # of each method that can be used again, as JSON can hold them
+        self.settings = settings  # of each method whose results can be reused, as JSON
         self._finished: set[tuple[int, str]] = set()
         self._parts: dict[str, Kept] = {}
         self._looking = threading.Lock()
 
     def part(self, name: str) -> Kept:
-        """A folder within this one for further runs of the same methods, which are counted with these."""
+        """Return a subfolder for further runs of the same methods, which count toward the total."""
         return self._parts.setdefault(name, Kept(self.folder / name, self.settings))
 
     def told(self, folds: int) -> str:
-        """What is kept so far, of how much; empty where there is nothing. folds: of all runs together."""
+        """Return how many results are kept, as text; empty if none. `folds` counts those of all runs together."""
         if not (finished := self._count()):
             return ""
         every = counted(folds * len(self.settings), "result")
@@ -60,7 +60,7 @@ class Kept:
         return len(self._finished) + sum(each._count() for each in self._parts.values())
 
     def get(self, number: int, name: str, fold: Fold) -> Trained | None:
-        """The stored result of a method on a fold, if data and settings are the same, wherever the fold stood."""
+        """Return the stored result of a method on a fold with the same data and settings, at any fold number."""
         if name not in self.settings:
             return None  # scores computed elsewhere may have changed
         own, settings = self._stem(number, name), self._settings(name, fold)
@@ -77,7 +77,7 @@ class Kept:
         return None
 
     def put(self, number: int, name: str, fold: Fold, trained: Trained) -> None:
-        """Keep a finished fold; its record is written last, and without it nothing counts as kept."""
+        """Store a finished fold; its record is written last, and a result without it does not count."""
         stem = self._stem(number, name)
         _remove(_named(stem, _RECORD))
         table = io.StringIO()
@@ -113,7 +113,7 @@ def _named(stem: Path, kind: str) -> Path:
 
 
 def _exchange(stem: Path, other: Path) -> None:
-    """Put what is kept under one name in the place of what was read from another. Without a record it is not there."""
+    """Swap the stored files of two names. A result without its record does not count."""
     _remove(_named(other, _RECORD))
     try:
         for kind in (_SCORES, _SECONDS, _RECORD):
@@ -131,13 +131,13 @@ def _remove(path: Path) -> None:
 
 
 def file_name(method: str) -> str:
-    """What the files of a method are called."""
+    """Return the stem of a method's file names."""
     plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", method)
     return plain if plain == method else f"{plain}-{_checksum(method)[:8]}"  # names that look alike stay apart
 
 
 def _read(stem: Path, settings: Json, test: Judged) -> Trained | None:
-    """What is kept under a name, if it was made with these settings and is a result on these test queries."""
+    """Read the result stored under a name, if its settings match and it is valid for these test queries."""
     try:
         notes = Record(_named(stem, _RECORD), settings).read()
         if notes is None:
@@ -148,11 +148,11 @@ def _read(stem: Path, settings: Json, test: Judged) -> Trained | None:
         found = _decoded(notes, text, json.loads(read_stored_text(_named(stem, _SECONDS))))
         _require(found, test)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, DataError):
-        return None  # as if it were not there
+        return None  # as if it did not exist
     return found
 
 
-def _decoded(notes: Any, text: str, spent: Any) -> Trained:  # what was read from JSON files; it may be anything
+def _decoded(notes: Any, text: str, spent: Any) -> Trained:  # parsed from JSON files, which may hold anything
     values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
     fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
     choice = _read_choice(notes["notes"]) if notes["notes"] else None
@@ -161,14 +161,14 @@ def _decoded(notes: Any, text: str, spent: Any) -> Trained:  # what was read fro
 
 
 def _read_choice(notes: Any) -> Choice:
-    """The choice that `Choice.as_notes` describes."""
+    """Read the choice that `Choice.as_notes` wrote."""
     by = notes["chosen_by"] or {"measure": "", "flavour": ""}
     tried = tuple(Trial(trial["parameters"], trial["value"]) for trial in notes["tried"])
     return Choice(notes["parameters"], by["measure"], by["flavour"], tried, notes.get("final", {}))
 
 
 def _require(found: Trained, test: Judged) -> None:
-    """Refuse what is no result on these test queries: of other sizes, or with values of another kind."""
+    """Raise ValueError unless the result fits these test queries: same sizes, valid values."""
     extra, reasons, queries = found.extra, found.reasons or Reasons(), len(test)
     right = (
         len(found.scores) == len(test.labels)
@@ -195,13 +195,13 @@ def _require(found: Trained, test: Judged) -> None:
 
 
 def _measured(extra: Extra) -> Iterator[float]:
-    """The values of average precision in it."""
+    """Yield the values of average precision in it."""
     for each in (extra.best_model, extra.by_rank, extra.relevant_only, *(extra.halves or {}).values()):
         yield from each or ()
 
 
 def _is_choice(choice: Choice) -> bool:
-    """Whether it is of plain values that can be shown."""
+    """Whether a choice consists of plain values that can be shown."""
     settings = (choice.parameters, choice.final, *(each.parameters for each in choice.tried))
     plain = (bool, int, float, str, type(None))
     return (
@@ -210,7 +210,7 @@ def _is_choice(choice: Choice) -> bool:
         and all(has_type(each.value, float) and math.isfinite(each.value) for each in choice.tried)
         and all(isinstance(each, dict) for each in settings)
         and all(isinstance(one, plain) for own in settings for each in own.values() for one in _listed(each))
-        and choice.edges is not None  # which looks at all of it
+        and choice.edges is not None  # evaluating it checks all of it
     )
 
 
@@ -219,7 +219,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _are_reasons(reasons: Reasons, test: Judged) -> bool:
-    """Whether they name documents and features that are there."""
+    """Whether the reasons name existing documents and features."""
     if not reasons.why and not reasons.refused and reasons.features:
         return False
     for size, own in zip(test.candidates.sizes.tolist(), reasons.why, strict=False):

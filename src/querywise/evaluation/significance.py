@@ -15,7 +15,7 @@ SIGNIFICANT = 0.05
 _DRAWS = 10_000
 _Key = TypeVar("_Key")
 _BLOCK = 4_000_000  # numbers drawn at a time
-_FEW = 13  # queries, of which all signs are counted if some are tied
+_FEW = 13  # queries up to which all signs are enumerated if there are ties
 TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "randomisation": "randomisation test"}
 
 
@@ -33,7 +33,7 @@ class Comparison:
 
 
 def paired_t_test(ours: Floats, theirs: Floats) -> Comparison:
-    """Student's paired t-test, two-sided. Identical values are no evidence: p = 1.
+    """Return Student's paired t-test, two-sided. Identical values are no evidence: p = 1.
 
     >>> result = paired_t_test(np.array([0.5, 0.7, 0.9]), np.array([0.4, 0.5, 0.6]))
     >>> result.wins, round(result.p, 4)
@@ -53,7 +53,7 @@ def paired_t_test(ours: Floats, theirs: Floats) -> Comparison:
 
 
 def equivalence_test(ours: Floats, theirs: Floats, bound: float) -> Comparison:
-    """Two one-sided paired t-tests: p is small where the mean difference surely lies within ±bound.
+    """Return two one-sided paired t-tests: a small p means that the mean difference lies within ±bound.
 
     A p above 0.05 of an ordinary test says that no difference was seen; a p below 0.05 of this one, that none is large.
 
@@ -75,7 +75,7 @@ def equivalence_test(ours: Floats, theirs: Floats, bound: float) -> Comparison:
 
 
 def wilcoxon_test(ours: Floats, theirs: Floats) -> Comparison:
-    """Wilcoxon's signed-rank test, two-sided; queries that do not differ are left out. None differs: p = 1."""
+    """Return Wilcoxon's signed-rank test, two-sided, without queries that do not differ; p = 1 if none differs."""
     gain = _gains(ours, theirs)
     if not gain.any():
         return _compared("Wilcoxon signed-rank", gain, 1.0)
@@ -89,7 +89,7 @@ def wilcoxon_test(ours: Floats, theirs: Floats) -> Comparison:
 
 
 def _exact(ranks: Floats, up: Bools) -> float:
-    """The signed-rank test's p over all signs that these ranks could have had, two-sided."""
+    """Return the exact two-sided p of the signed-rank test, over all possible signs of these ranks."""
     observed, sums = ranks[up].sum(), np.zeros(1)
     for rank in ranks:
         sums = np.concatenate([sums, sums + rank])
@@ -97,9 +97,9 @@ def _exact(ranks: Floats, up: Bools) -> float:
 
 
 def randomisation_test(ours: Floats, theirs: Floats, *, seed: int = 0, draws: int = _DRAWS) -> Comparison:
-    """Fisher's randomisation test, two-sided: how often do random signs give as large a mean difference?
+    """Return Fisher's randomization test, two-sided: how often random signs give as large a mean difference.
 
-    The real assignment counts as one of the draws, so that p is never 0.
+    The observed assignment counts as one of the draws, so that p is never 0.
     """
     gain = _gains(ours, theirs)
     observed = abs(gain.sum())
@@ -119,7 +119,7 @@ TESTS: dict[str, Callable[[Floats, Floats], Comparison]] = {
 
 
 def find_test(name: str) -> Callable[[Floats, Floats], Comparison]:
-    """The test of that name."""
+    """Return the test of that name."""
     if name not in TESTS:
         raise DataError(f"Unknown test {name!r}. Known: {', '.join(TESTS)}.")
     return TESTS[name]
@@ -128,7 +128,7 @@ def find_test(name: str) -> Callable[[Floats, Floats], Comparison]:
 def bootstrap_interval(
     ours: Floats, theirs: Floats, *, confidence: float = 0.95, seed: int = 0, draws: int = _DRAWS
 ) -> tuple[float, float]:
-    """A bootstrap interval of the mean difference: percentiles of the means over queries drawn with replacement."""
+    """Return the bootstrap percentile interval of the mean difference, resampling queries."""
     gain = _gains(ours, theirs)
     if not len(gain):
         return 0.0, 0.0
@@ -141,14 +141,14 @@ def bootstrap_interval(
 
 
 def effect_size(ours: Floats, theirs: Floats) -> float:
-    """Cohen's d of paired values: the mean difference in standard deviations of the differences; 0 where all are 0."""
+    """Return Cohen's d of paired values: the mean difference over its standard deviation; 0 if it never varies."""
     gain = _gains(ours, theirs)
     spread = float(gain.std(ddof=1)) if len(gain) > 1 else 0.0
     return float(gain.mean()) / spread if spread > 0 else 0.0
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's correction for several comparisons: p-values such that calling those below α significant errs at most α.
+    """Return Holm-corrected p-values: calling those below α significant keeps the family-wise error at α.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -163,14 +163,14 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 class Corrected(NamedTuple):
-    """A paired test, and its p by Holm's correction for all tests that were made with it."""
+    """A paired test, and its p after Holm's correction for all tests made with it."""
 
     found: Comparison
     p_holm: float
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """The difference, p, and p by Holm."""
+        """The difference, p, and Holm-corrected p."""
         return self.found.difference, self.found.p, self.p_holm
 
     @property
@@ -180,13 +180,13 @@ class Corrected(NamedTuple):
 
     @property
     def side(self) -> int:
-        """1 where the first is surely the higher one, by the mean and by the test alike, -1 for the other, else 0."""
+        """1 if the first is significantly higher by both the mean and the test, -1 if the other is, else 0."""
         lower, higher = sorted((np.sign(self.found.difference), self.found.direction))
         return int(lower) if self.is_significant and lower == higher else 0
 
 
 def corrected(found: Mapping[_Key, Comparison]) -> dict[_Key, Corrected]:
-    """Paired tests with their p by Holm's correction for all of them."""
+    """Apply Holm's correction to paired tests."""
     ps = holm([each.p for each in found.values()])
     return {key: Corrected(each, p) for (key, each), p in zip(found.items(), ps, strict=True)}
 

@@ -16,21 +16,21 @@ from querywise.evaluation.foreign import System, fitted, has_learned, is_fit, is
 from querywise.evaluation.trained import Fit
 from querywise.runtime.parameters import is_fitted, unfitted
 
-# Folds as people give them: made by make_folds or read_folds, in a list, or one alone; a Fold is such a tuple too.
+# Folds as users pass them: from make_folds or read_folds, as a list, or a single fold; a Fold is such a tuple too.
 FoldsGiven: TypeAlias = Sequence[tuple[Judged, Judged, Judged]] | Folds | tuple[Judged, Judged, Judged]
 _EXPECTED = "Give train, valid and test, or folds: a list of (train, valid, test), or what make_folds(data) makes."
-_LONGEST = 60  # letters of a name
+_LONGEST = 60  # most letters of a name
 
 
 class Systems(NamedTuple):
-    """How each system is fitted, by name, and which of them were fitted before."""
+    """How each system is fitted, by name, and which were already fitted."""
 
     fits: dict[str, Fit]
     given: tuple[str, ...]
     objects: Mapping[str, System | Fit]
 
     def name_of(self, baseline: str | System | Fit | None) -> str | None:
-        """The name of a system that is given as itself; a name as it is."""
+        """Return the name of a baseline passed as the system itself; return a name unchanged."""
         if baseline is None or isinstance(baseline, str):
             return baseline
         found = next((name for name, each in self.objects.items() if each is baseline), None)
@@ -40,7 +40,7 @@ class Systems(NamedTuple):
 
 
 def systems_of(given: Mapping[str, System | Fit] | Sequence[System | Fit]) -> Systems:
-    """Systems by name; those in a list get names of their own."""
+    """Return systems by name; those in a list get unique names."""
     if isinstance(given, Mapping):
         every = dict(given)
     elif isinstance(given, (list, tuple)):
@@ -56,7 +56,7 @@ def systems_of(given: Mapping[str, System | Fit] | Sequence[System | Fit]) -> Sy
 def folds_of(
     first: FoldsGiven | Judged | None, valid: Judged | None, test: Judged | None, *, fitted_before: bool
 ) -> Sequence[Fold] | Folds:
-    """The folds to compare on: those given, or one of three parts; where nothing is fitted, a test part is enough."""
+    """Return the folds given, or one fold of three parts; a test part is enough if nothing is fitted."""
     if first is not None and not isinstance(first, Judged):
         if valid is not None or test is not None:
             raise DataError("Folds have their own validation and test parts: give folds alone, or train, valid, test.")
@@ -67,7 +67,7 @@ def folds_of(
 
 
 def _listed(given: Sequence[Any]) -> list[Fold]:
-    """Folds in a list, each a Fold or a tuple of three parts; one such tuple by itself is one fold."""
+    """Return a list of folds from Folds or tuples of three parts; one such tuple by itself is one fold."""
     if not isinstance(given, (list, tuple)):
         raise DataError(f"folds: found a {_kind(given)}. {_EXPECTED}")
     if any(isinstance(each, Judged) for each in given):
@@ -98,12 +98,12 @@ def _fit(name: str, system: Any) -> Fit:
 
 
 def _as_it_is(scorer: Scorer, train: Judged, valid: Judged) -> Scorer:
-    """A system that was fitted before, whatever there is to learn from."""
+    """Return a system that was already fitted, ignoring the data."""
     return scorer
 
 
 def _fitted(name: str, system: System, train: Judged, valid: Judged) -> Scorer:
-    """A copy of a system, fitted on a fold's training part; the one that was given is left as it is."""
+    """Fit a copy of a system on a fold's training part, leaving the given one unchanged."""
     if is_foreign(system):
         return fitted(name, system, train, valid)
     ranker: Any = _copy(system)
@@ -136,7 +136,7 @@ def _check(name: str, system: Any) -> None:
 def _copy(ranker: Any) -> Any:
     try:
         return unfitted(ranker)
-    except (AttributeError, TypeError):  # a class that does not keep its arguments under their names
+    except (AttributeError, TypeError):  # a class that does not store its arguments under their names
         return copy.deepcopy(ranker)
 
 
@@ -145,7 +145,7 @@ def _kind(given: Any) -> str:
 
 
 def _names(systems: Sequence[Any]) -> list[str]:
-    """A name of its own for each: its class; what else tells it apart only where that is not enough."""
+    """Return unique names: the class name, with more details only where needed."""
     names = [name_of(each) for each in systems]
     for tell in (_described, _marked):
         often = Counter(names)

@@ -1,4 +1,4 @@
-"""One ranker on one fold: trained, its test documents scored, what it cost."""
+"""One ranker trained on one fold: scores of the test documents, costs, and choices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from querywise.runtime.cache import not_caching
 from querywise.runtime.parameters import learned_bytes
 from querywise.runtime.values import JsonObject, Settings
 
-# Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
+# From the training and the validation part, a fitted ranker or a tuning result; never sees the test part.
 Fit = Callable[[Judged, Judged], Scorer | Tuned[Fittable]]
 # Called with every ranker once it is fitted: fold, name, ranker.
 Observe = Callable[[Fold, str, Scorer], None]
@@ -29,12 +29,16 @@ Observe = Callable[[Fold, str, Scorer], None]
 
 @dataclass(frozen=True)
 class Reasons:
-    """Why one ranker orders the test documents of one fold as it does. Values are as JSON can hold them.
+    """Why one ranker orders the test documents of one fold as it does; all values are JSON-compatible.
 
-    refused: why nothing is known; empty where something is. here: the share of each feature in the order under the
-    models that score, the mean over `queries` queries; everyone: the same under the ranker's global model; moved: the
-    mean of the absolute difference of the two. why: of each query, a list for each of some documents: its row within
-    the query, then pairs of a feature's number and what it adds to the score, the largest first.
+    Attributes:
+        refused: Why there is no explanation; empty if there is one.
+        here: The share of each feature in the ranking under the models that score, averaged over `queries` queries.
+        everyone: The same under the ranker's global model.
+        moved: The mean absolute difference of the two.
+        why: For each query, a list for each of some documents: its row within the query, then pairs of a feature's
+            number and its contribution to the score, the largest first.
+
     """
 
     refused: str = ""
@@ -46,17 +50,17 @@ class Reasons:
     why: list[list[list[float]]] = field(default_factory=list)
 
     def as_json(self) -> JsonObject:
-        """All of it, by name."""
+        """Return everything by name."""
         return asdict(self)
 
 
-# Given an answer to the queries of a test part, why it is as it is.
+# From an answer to the queries of a test part, the reasons for its ranking.
 Explain = Callable[[Answer, Judged], Reasons]
 
 
 @dataclass(frozen=True)
 class Use:
-    """How much a feature counts for a ranker, over all folds: under its models, under its global one, and moved."""
+    """A feature's importance for a ranker over all folds: under its models, its global model, and the difference."""
 
     feature: str
     here: float
@@ -65,7 +69,7 @@ class Use:
 
 
 def uses(folds: Sequence[Reasons]) -> tuple[Use, ...]:
-    """Every feature of a ranker, the one that counts most first: means over the queries of all folds."""
+    """Return every feature of a ranker by importance: means over the queries of all folds."""
     queries = sum(each.queries for each in folds)
     total: dict[str, Floats] = {}
     for each in folds:
@@ -77,35 +81,38 @@ def uses(folds: Sequence[Reasons]) -> tuple[Use, ...]:
 
 @dataclass(frozen=True)
 class Extra:
-    """What only a fitted ranker knows: of itself, and of each test query, in their order. None: not known.
+    """What only a fitted ranker knows: about itself, and about each test query, in order; None if unknown.
 
-    Values are as JSON can hold them.
+    Values are JSON-compatible.
     """
 
     megabytes: float = 0.0  # size of what it has learned
     distances: list[float] | None = None  # of each query from the nearest training query
     best_model: list[float] | None = None  # what the best of its models would reach on each query
-    by_rank: list[float] | None = None  # the mean over the queries of what its best, second best, … model reaches
-    relevant_only: list[float] | None = None  # of each query, where the model is chosen by its relevant documents
-    halves: dict[str, list[float]] | None = None  # of halves of some queries: oracle.Halves, by name
+    by_rank: list[float] | None = None  # what its best, second best, … model reaches, averaged over the queries
+    relevant_only: list[float] | None = None  # by query, if the model is chosen by its relevant documents
+    halves: dict[str, list[float]] | None = None  # on halves of some queries: oracle.Halves, by name
     moved: dict[str, list[float]] | None = None  # the scale and the shift of each training query, by its id
-    places: list[list[float]] | None = None  # each query in a plane
-    run: str | None = None  # the first-stage run that it ranks by alone
+    places: list[list[float]] | None = None  # each query's position in a plane
+    run: str | None = None  # the first-stage run, if it ranks by one alone
 
     def __repr__(self) -> str:
         return f"Extra({', '.join(self.as_json())})"
 
     def as_json(self) -> JsonObject:
-        """What is known, by name."""
+        """Return the known values, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """One ranker on one fold: its scores of the test documents, what it cost, and how its parameters were chosen.
+    """One ranker on one fold: its scores of the test documents, its costs, and how its parameters were chosen.
 
-    choice: None where nothing was chosen. method: which one this is, where it was chosen among several. reasons: why it
-    orders documents as it does, where that was asked for.
+    Attributes:
+        choice: None if nothing was tuned.
+        method: The chosen method, if it was chosen among several.
+        reasons: Why it ranks documents as it does, if requested.
+
     """
 
     scores: Floats
@@ -122,17 +129,17 @@ class Trained:
 
     @property
     def parameters(self) -> Settings:
-        """The chosen setting, where one was chosen."""
+        """The chosen setting, if any."""
         return {} if self.choice is None else {**self.choice.parameters, **self.choice.final}
 
     @property
     def tried(self) -> tuple[Trial, ...]:
-        """Every setting that was tried, and what it reached on the validation part."""
+        """Every setting tried, and its value on the validation part."""
         return () if self.choice is None else self.choice.tried
 
     @property
     def valid_value(self) -> float:
-        """What the chosen setting reached on the validation part; NaN where nothing was chosen."""
+        """The validation value of the chosen setting; NaN if nothing was tuned."""
         return float("nan") if self.choice is None else self.choice.value
 
 
@@ -182,7 +189,7 @@ def _extra(ranker: Scorer, answer: Answer, fold: Fold, flavour: str) -> Extra:
 
 
 def _run(feature: str | None, test: Judged) -> str | None:
-    """The run that a ranking by one feature is; None of any other ranking."""
+    """Return the run if ranking by this feature is the run's ranking; otherwise None."""
     if feature is None:
         return None
     known = next((run.name for run in test.runs if run.feature == feature), None)
@@ -190,7 +197,7 @@ def _run(feature: str | None, test: Judged) -> str | None:
 
 
 def _plane(train: Floats, test: Floats) -> list[list[float]]:
-    """Test queries in the first two principal components of the training queries."""
+    """Project test queries on the first two principal components of the training queries."""
     centre = train.mean(axis=0)
     main = np.linalg.svd(train - centre, full_matrices=False)[2][:2]
     largest = np.take_along_axis(main, np.abs(main).argmax(axis=1)[:, None], axis=1)

@@ -1,4 +1,4 @@
-"""Grid search: every setting fitted on train, the best chosen on valid, all trials kept, and what lies at an edge."""
+"""Grid search: fit every setting on train, choose the best on valid, keep all trials, and warn of grid edges."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from querywise.runtime.values import Grid, Json, JsonObject, Settings
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_TRIED = 1_500  # training queries that a grid is tried on as they are
-SAMPLED, MEASURED = 800, 300  # of more than these, so many, and so many validation queries
+MOST_TRIED = 1_500  # training queries up to which a grid is tried on all of them
+SAMPLED, MEASURED = 800, 300  # if there are more: the training and validation queries in the sample
 _FEWEST = 3  # of two values, each is at an edge
 _NAMED = 3  # in a hint; the others are counted
-_SHARES = ("clusters", "floor", "k", "learning_rate")  # these end at 1, as a share
+_SHARES = ("clusters", "floor", "k", "learning_rate")  # these cannot exceed 1, as a share
 AnyRanker = TypeVar("AnyRanker", bound=Fittable, covariant=True)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and what it reached on queries that it was not fitted on."""
+    """One setting and its value on queries that it was not fitted on."""
 
     parameters: JsonObject
     value: float
@@ -47,9 +47,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """The parameters that were chosen, by which measure, and everything that was tried to find them.
+    """The chosen parameters, the measure that decided, and every setting tried.
 
-    final: settings of the ranker that was kept, where they are other ones than those of the trials, such as more seeds.
+    `final` has settings of the kept ranker that differ from those of the trials, such as more seeds.
     """
 
     parameters: JsonObject
@@ -63,7 +63,7 @@ class Choice:
 
     @property
     def summary(self) -> str:
-        """The chosen setting, what it reached, and how many were tried, in a line."""
+        """The chosen setting, its value, and how many were tried, in a line."""
         if not self.tried:
             return f"{self.parameters}, nothing tried"
         settings = counted(len(self.tried), "setting")
@@ -72,21 +72,21 @@ class Choice:
 
     @property
     def value(self) -> float:
-        """What the chosen setting reached; NaN where nothing was tried."""
+        """The value of the chosen setting; NaN if nothing was tried."""
         return max((trial.value for trial in self.tried), default=float("nan"))
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """The parameters that were chosen at the edge of what was tried, where a better value may lie beyond."""
+        """The parameters chosen at an edge of their grid, beyond which a better value may lie."""
         return tuple(edges_of(*self._trials, self.parameters)) if self.tried else ()
 
     @property
     def _trials(self) -> tuple[list[Settings], list[float]]:
-        """What was tried, and what each reached."""
+        """The settings tried, and the value of each."""
         return [each.parameters for each in self.tried], [each.value for each in self.tried]
 
     def as_notes(self) -> JsonObject:
-        """The choice and how it was made, as JSON can hold it."""
+        """Return the choice and how it was made as JSON."""
         return {
             "parameters": self.parameters,
             "chosen_by": {"measure": self.measure, "flavour": self.flavour} if self.tried else None,
@@ -97,9 +97,9 @@ class Choice:
 
 @dataclass(frozen=True, repr=False)
 class Tuned(Choice, Generic[AnyRanker]):
-    """The best ranker, fitted on the training part, and everything that was tried to find it.
+    """The best ranker, fitted on the training part, and every setting tried.
 
-    folds: of the cross-validation that chose; None: a validation part did.
+    `folds` is the number of folds of the cross-validation that chose; None if a validation part did.
     """
 
     ranker: AnyRanker = field(kw_only=True)
@@ -109,13 +109,13 @@ class Tuned(Choice, Generic[AnyRanker]):
         return f"Tuned({type(self.ranker).__name__}, {self.summary})"
 
     def to_frame(self) -> Frame:
-        """A row per tried setting: its parameters, what it reached, and whether it was chosen."""
+        """Return a row per setting tried: its parameters, its value, and whether it was chosen."""
         return as_frame(tried_columns(*self._trials, self.measure, self.parameters))
 
     def plot(self, parameter: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """What was reached at every value of a parameter, the best over the other parameters.
+        """Plot the best value reached at every value of a parameter, over the other parameters.
 
-        parameter: by default the one that was tried at several values.
+        `parameter` is by default the one that was tried at several values.
         """
         name, found = tried_values(*self._trials, parameter)
         how = "on validation data" if self.folds is None else f"in cross-validation of {self.folds} parts"
@@ -137,7 +137,7 @@ def tune_or_fit(
     measure: str = "map",
     flavour: str = "standard",
 ) -> Tuned[AnyRanker]:
-    """Choose what the grid leaves open where there is a validation part; without one, the defaults hold."""
+    """Tune the open parameters if there is a validation part; otherwise use the defaults."""
     if valid is None:
         ranker = build(**fixed)
         return Tuned(dict(fixed), measure, flavour, (), ranker=_fitted(ranker, train))
@@ -147,11 +147,11 @@ def tune_or_fit(
 
 @dataclass(frozen=True)
 class TunedFit(Generic[AnyRanker]):
-    """What `compare` fits a method by: called with a training and a validation part, the best ranker of a grid.
+    """A method for `compare`: called with a training and a validation part, it returns the best ranker of a grid.
 
-    grid: the same for all training parts, or made from each. final: settings of the ranker that is kept, such as more
-    seeds, with which the best of the grid is fitted again. Of more than 1,500 training queries the grid is tried on
-    800, and measured on 300 validation queries: more cost time and change little about which setting is best.
+    `grid` is the same for all training parts, or a function of each. `final` has settings of the kept ranker, such as
+    more seeds, with which the best setting is fitted again. With more than 1,500 training queries the grid is tried on
+    800 and evaluated on 300 validation queries: more of them cost time and rarely change which setting is best.
     """
 
     build: Callable[..., AnyRanker]
@@ -162,11 +162,11 @@ class TunedFit(Generic[AnyRanker]):
     flavour: str = "standard"
 
     def grid_on(self, train: Judged) -> Grid:
-        """The grid for a training part."""
+        """Return the grid for a training part."""
         return self.grid if isinstance(self.grid, Mapping) else self.grid(train)
 
     def __call__(self, train: Judged, valid: Judged) -> Tuned[AnyRanker]:
-        """The best ranker of the grid."""
+        """Return the best ranker of the grid."""
         tried, how = self.grid_on(train), {"measure": self.measure, "flavour": self.flavour}
         once = self.final and not any(len(values) > 1 for values in tried.values())
         settled = {**self.fixed, **self.final} if once else self.fixed
@@ -185,7 +185,7 @@ def _at_most(data: Judged, count: int) -> Judged:
 
 
 def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:
-    return ranker.fit(as_taken(ranker, train), valid=valid)  # shards only where the ranker takes them
+    return ranker.fit(as_taken(ranker, train), valid=valid)  # shards only if the ranker takes them
 
 
 def tune(
@@ -197,15 +197,15 @@ def tune(
     measure: str = "map",
     flavour: str = "standard",
 ) -> Tuned[AnyRanker]:
-    """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals.
+    """Fit `build(**parameters)` for every combination in the grid; the best on `valid` wins, the first of ties.
 
     Args:
-        build: a class or function that gives a ranker for parameters by name.
-        grid: the values to try of each parameter, by name; every combination is fitted.
-        train: what each is fitted on.
-        valid: what each is measured on, and stops early on where it does.
+        build: a class or function that returns a ranker for keyword parameters.
+        grid: the values to try for each parameter, by name; every combination is fitted.
+        train: the training part for all of them.
+        valid: the part that evaluates them, and stops early those that support it.
         measure: the measure that decides, the mean over the queries of `valid`.
-        flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+        flavour: the evaluation conventions: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
 
     Returns:
         Tuned: `.ranker` is the best one, fitted, `.parameters` its parameters, `.tried` every setting with its value.
@@ -247,7 +247,7 @@ def cross_validate(
     flavour: str = "standard",
     seed: int = 0,
 ) -> Tuned[AnyRanker]:
-    """Choose what the grid leaves open without a validation part, and train the best setting on everything."""
+    """Tune the open parameters by cross-validation, and train the best setting on all data."""
     every = {**grid, **{name: [value] for name, value in fixed.items()}}
     tried = cross_validated(build, every, data=data.load(), folds=folds, measure=measure, flavour=flavour, seed=seed)
     best = max(tried, key=lambda trial: trial.value)
@@ -265,11 +265,11 @@ def cross_validated(
     flavour: str = "standard",
     seed: int = 0,
 ) -> tuple[Trial, ...]:
-    """What every combination in the grid reaches on queries it was not fitted on.
+    """Evaluate every combination in the grid by cross-validation.
 
-    The queries are cut into parts at random, groups of queries in one; each part is ranked by what was fitted on the
-    others, and a setting's value is the mean over all queries. Nothing that is fitted sees the part it is measured on,
-    not even to stop early.
+    The queries are dealt into parts at random, each group of queries into one; each part is ranked by a model fitted on
+    the others, and a setting's value is the mean over all queries. No model sees the part that evaluates it, not even
+    for early stopping.
     """
     if not 2 <= folds <= len(data):
         raise DataError(f"Cross-validation over {folds} parts needs from 2 parts up, and as many queries: {len(data)}.")
@@ -289,7 +289,7 @@ def cross_validated(
 def tried_columns(
     settings: Sequence[Settings], values: Sequence[float], measure: str, chosen: Settings
 ) -> dict[str, Column]:
-    """A row per setting: its parameters, the value of the measure, and whether it is the one that was chosen."""
+    """Return a row per setting: its parameters, the value of the measure, and whether it was chosen."""
     names = list(dict.fromkeys(name for each in settings for name in each))
     found: dict[str, Column] = {name: _alike([each.get(name) for each in settings]) for name in names}
     return {**found, measure: list(values), "chosen": [each == chosen for each in settings]}
@@ -298,7 +298,7 @@ def tried_columns(
 def tried_values(
     settings: Sequence[Settings], values: Sequence[float], parameter: str | None
 ) -> tuple[str, dict[float | str, float]]:
-    """The parameter, and the best value reached at each value of it; numbers in their order."""
+    """Return the parameter, and the best value of the measure at each of its values; numbers in order."""
     several = [
         name
         for name in dict.fromkeys(name for each in settings for name in each)
@@ -320,12 +320,12 @@ def tried_values(
 
 
 def _key(value: Json) -> float | str:
-    """A number as it is; anything else as text."""
+    """Return a number unchanged, anything else as text."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 def _alike(column: Sequence[Json]) -> Column:
-    """A column that every library of data frames takes: numbers, truth values and texts as they are, others as text."""
+    """Return a column that every data frame library accepts: values of other or mixed types become text."""
     kinds = {type(each) for each in column if each is not None}
     if kinds <= {int, float} or (len(kinds) <= 1 and kinds <= {str, bool}):
         return [each for each in column if each is None or isinstance(each, (str, int, float))]
@@ -334,9 +334,13 @@ def _alike(column: Sequence[Json]) -> Column:
 
 @dataclass(frozen=True)
 class Edge:
-    """A parameter whose chosen value is the smallest or the largest that was tried, and better than the next to it.
+    """A parameter whose chosen value is the smallest or the largest tried, and better than its neighbor.
 
-    tried: every value that was tried, in their order. beyond: a value to try next. folds: in how many of `of` folds.
+    Attributes:
+        tried: Every value tried, in order.
+        beyond: A value to try next.
+        folds: In how many of `of` folds.
+
     """
 
     parameter: str
@@ -356,7 +360,7 @@ class Edge:
         return f"{self.method}: {said}{where}" if self.method else f"{said}{where}"
 
     def as_json(self) -> JsonObject:
-        """The edge as JSON can hold it."""
+        """Return the edge as JSON."""
         return {
             "method": self.method,
             "parameter": self.parameter,
@@ -368,9 +372,13 @@ class Edge:
 
 
 def edges_of(settings: Sequence[Settings], values: Sequence[float], chosen: Settings) -> Iterator[Edge]:
-    """The parameters of a choice that lie at an edge of at least three numbers where the measure still rises.
+    """Yield the parameters chosen at an edge of three or more numbers where the measure still rises.
 
-    settings: all that were tried. values: what each reached. chosen: the best of them.
+    Args:
+        settings: All that were tried.
+        values: The value of each.
+        chosen: The best of them.
+
     """
     for name in chosen:
         best = tried_values(settings, values, name)[1]
@@ -384,9 +392,9 @@ def edges_of(settings: Sequence[Settings], values: Sequence[float], chosen: Sett
 
 
 def edges_in(choices: Mapping[str, Sequence[Sequence[Edge]]]) -> tuple[Edge, ...]:
-    """The edges of a comparison, each once, those of most folds first.
+    """Return the edges of a comparison, each once, those of most folds first.
 
-    choices: of every method, the edges in each of its folds.
+    `choices` has, for every method, the edges in each of its folds.
     """
     found = [
         replace(edge, method=name, folds=count, of=len(folds))
@@ -397,7 +405,7 @@ def edges_in(choices: Mapping[str, Sequence[Sequence[Edge]]]) -> tuple[Edge, ...
 
 
 def hint_at(edges: Sequence[Edge]) -> None:
-    """One warning for all edges, with values to try; none where there is no edge."""
+    """Issue one warning for all edges, with values to try; none if there is no edge."""
     if not edges:
         return
     more = f"; and {len(edges) - _NAMED} more" if len(edges) > _NAMED else ""
@@ -409,7 +417,7 @@ def hint_at(edges: Sequence[Edge]) -> None:
 
 @contextlib.contextmanager
 def without_hints(*, quiet: bool = True) -> Iterator[None]:
-    """No warning of edges while the block runs: where grids cannot be changed, or nobody wants to read it."""
+    """Suppress warnings about edges inside the block: when grids cannot be changed, or nobody would read them."""
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore", EdgeHint)
@@ -417,7 +425,7 @@ def without_hints(*, quiet: bool = True) -> Iterator[None]:
 
 
 def _beyond(name: str, edge: float, inner: float) -> float | None:
-    """The next value in the direction of the edge, by the same factor; None where there can be none."""
+    """Return the next value beyond the edge, by the same factor; None if there can be none."""
     if edge < inner:
         lowest = 1 if isinstance(edge, int) else 0
         if edge <= lowest:
@@ -436,7 +444,7 @@ def _short(value: float) -> float:
 
 
 def _draw(values: Sequence[float | str], reached: Sequence[float], labels: tuple[str, str], ax: Axes | None) -> Axes:
-    """What was reached at each value of a parameter; values that are not all numbers stand side by side."""
+    """Plot the value reached at each value of a parameter; values that are not all numbers are evenly spaced."""
     axes = axes_or_new(ax)
     numbers = [each for each in values if isinstance(each, (int, float))]
     best = max(range(len(reached)), key=lambda place: reached[place])
