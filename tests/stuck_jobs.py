@@ -206,6 +206,28 @@ PROGRAMS = {
             sys.path.insert(0, folder)
             assert "gave no answer within 3 seconds" in trials.tried(["never_imported"])["never_imported"].error
     """,
+    "requests to a judge": """
+        import pathlib, tempfile, threading
+        from querywise.jobs import judge
+        judge._LAST_SECONDS = 0.1
+        def answered(planned, request, job):
+            if request.query == "q2":
+                threading.Event().wait()
+            if request.query == "q3":
+                raise ValueError("stop")
+            return judge._Answered('{"1": 1}', (1, 1))
+        judge._answered = answered
+        asked = judge.Judge("http://localhost:1/v1#m")
+        pool = {name: ["D"] for name in ("q1", "q2", "q3")}
+        requests = tuple(judge._requests(asked, pool, dict.fromkeys(pool, "text"), {"D": "text"}))
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder, "out")
+            try:
+                judge.run(judge.Plan(asked, "http://localhost:1/v1", 3, requests, {}, judge.Budget()), out)
+            except ValueError:
+                pass
+            assert len(out.with_name("out.answers.jsonl").read_text().splitlines()) == 1
+    """,
     "what is compiled beside": """
         import subprocess, sys
         from querywise.jobs import first_use

@@ -43,9 +43,11 @@ def test_every_thread_of_the_package_is_in_a_pool_that_is_tried_here() -> None:
         "runtime/ray.py: ThreadPool(",  # jobs on a cluster
         "runtime/progress.py: Thread(",  # lines of progress
         "jobs/doctor.py: ThreadPoolExecutor(",  # packages that are tried, each within a time
+        "jobs/judge.py: ThreadPool(",  # requests under way
         "jobs/first_use.py: Popen(",  # what is compiled beside
         "online/log.py: ThreadPool(",  # the log of an experiment
-        "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, judgements, the model folder
+        "service/hosting.py: ThreadPool(",  # judgements
+        "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, the model folder
         "service/query_vectors.py: ThreadPool(",  # query vectors
         "service/gateway.py: ThreadPool(",  # searches in an engine, in tests/test_gateway.py
         "service/limits.py: ThreadPool(",
