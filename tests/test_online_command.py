@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -96,7 +95,7 @@ def test_rankings_are_told_apart_and_the_last_ones_are_looked_at(tmp_path: Path)
     made.show("q", "s", NOW - 50_000)
     for number in range(30):
         drawn = draw_once(made.log.key, {"a": DOCUMENTS, "c": BETTER, "d": DOCUMENTS}, f"q{number}", None, 6)
-        shown = replace(drawn, id=drawn.id._replace(seconds=NOW - 40_000))
+        shown = drawn._replace(id=drawn.id._replace(seconds=NOW - 40_000))
         signed = shown.id.signed(made.log.key)
         made.add(shown.record(signed))
         made.click(signed, "d5", NOW - 39_990)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ class Played:
         self, query: str, session: str | None, when: int, *, b: list[str] = BETTER, **more: Any
     ) -> tuple[str, Any]:
         drawn = draw_once(self.log.key, dict(zip(self.names, (DOCUMENTS, b), strict=True)), query, session, 4)
-        shown = replace(drawn, id=drawn.id._replace(seconds=when), **more)
+        shown = drawn._replace(id=drawn.id._replace(seconds=when), **more)
         signed = shown.id.signed(self.log.key)
         self.add(shown.record(signed))
         return signed, shown.draw

@@ -11,7 +11,7 @@ import hashlib
 import math
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from operator import lt
 from typing import NamedTuple
 
@@ -44,23 +44,23 @@ def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None =
     random = iter(
         struct.unpack(f">{2 * most * len(rankings)}I", hashlib.shake_128(seed).digest(8 * most * len(rankings)))
     )
-    places, every = [0] * len(rankings), range(len(rankings))
+    places = [0] * len(rankings)
     teams: dict[str, int | None] = {}
     credited = True
     while len(teams) < most:
-        for team in every:
-            places[team] = _next(rankings[team], places[team], teams.__contains__)
-        waiting = [team for team in every if places[team] < len(rankings[team])]
+        waiting = []
+        for team, ranking in enumerate(rankings):
+            places[team] = place = _next(ranking, places[team], teams)
+            if place < len(ranking):
+                waiting.append(team)
         if not waiting:
             break
         credited = credited and len(waiting) == len(rankings)
         while waiting and len(teams) < most:
             team = waiting.pop(next(random) * len(waiting) >> 32)
-            ranking, place = rankings[team], places[team]
-            while place < len(ranking) and ranking[place] in teams:
-                place += 1
-            if place < len(ranking):  # else it ran out within the round
-                teams[ranking[place]] = team if credited else None
+            place = _next(rankings[team], places[team], teams)
+            if place < len(rankings[team]):  # else it ran out within the round
+                teams[rankings[team][place]] = team if credited else None
     for ranking in rankings:
         for document in ranking:
             if top is not None and len(teams) >= top:
@@ -127,9 +127,9 @@ def _settled(ranks: Sequence[Sequence[float]], place: int, used: Sequence[int]) 
     return place
 
 
-def _next(ranking: Sequence[str], place: int, taken: Callable[[str], bool]) -> int:
+def _next(ranking: Sequence[str], place: int, taken: Container[str]) -> int:
     """The position of the best document that is not taken, from a position on."""
-    while place < len(ranking) and taken(ranking[place]):
+    while place < len(ranking) and ranking[place] in taken:
         place += 1
     return place
 

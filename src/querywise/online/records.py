@@ -7,8 +7,8 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from querywise.online.impression_ids import ARM, ImpressionId, pseudonym, seed_of, share_of
 from querywise.online.interleaving import DEPTH, Draw, interleave, propensities
@@ -18,8 +18,7 @@ WINDOW_SECONDS = 30 * 60  # after an impression, in which its clicks count
 _WITH_CHANCES = 10  # positions whose chances are computed and logged: those of a first page
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     """An interleaved list that was shown: its id, what was drawn from which rankings, and for whom.
 
     text: of the query, or its id. kind: the query's class. far: whether it is far from all training queries; None: it

@@ -8,7 +8,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -169,7 +168,7 @@ class Online:
     ) -> InterleaveResponse:
         """Interleave rankings, by their names, and have the impression logged soon."""
         drawn = draw_once(self.log.key, rankings, query.text or query.id, session, top)
-        shown = replace(drawn, kind=query.class_, far=far)
+        shown = drawn._replace(kind=query.class_, far=far)
         signed = shown.id.signed(self.log.key)
         size = sum(map(len, shown.draw.documents)) + len(shown.text) + len(signed) + _RECORD_BYTES
         self.log.add(lambda: shown.record(signed), size, awaited=False)
