@@ -62,12 +62,10 @@ def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, bypass_csp=True, reduced_motion="reduce")
     context.set_default_timeout(60_000)
     made = context.new_page()
-    expect.set_options(timeout=60_000)
     wrong: list[str] = []
     made.on("pageerror", lambda error: wrong.append(str(error)))
     yield made
     context.close()
-    expect.set_options(timeout=5_000)
     assert wrong == []
 
 

@@ -68,7 +68,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         for process in running.values():
             process.terminate()
         for process in running.values():
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -820,7 +820,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address(process, log, minutes=5)
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 @pytest.mark.slow
