@@ -32,6 +32,7 @@ SIGNIFICANT = 0.05
 AT = "aTVT, λ_α = 10, λ_β = 1"
 _FEW = 13  # queries, of which the signed-rank test counts all signs if some are tied
 _PARTS = {"a quarter": 4, "half": 2, "all": 1}
+_DIFFICULTIES = {"1 to 3": "hard", "4 to 20": "normal", "more than 20": "easy"}
 _CUTS = (0, 10, 25, 50, 75, 90, 100)
 _CELL = re.compile(r"(?<!\\)\|")
 Floats = NDArray[np.float64]
@@ -157,7 +158,7 @@ def _pair(part: Mapping[str, Any], columns: Columns) -> tuple[Floats, Floats]:
 
 def _paired(part: Mapping[str, Any], columns: Columns) -> tuple[float, float]:
     ours, theirs = _pair(part, columns)
-    return part["sign"] * float(np.mean(ours - theirs)), _t(ours, theirs)
+    return part["sign"] * float(np.mean(ours - theirs)), min(1.0, part.get("settings", 1) * _t(ours, theirs))
 
 
 def _t(ours: Floats, theirs: Floats) -> float:
@@ -298,6 +299,37 @@ def _by_clusters(checked: Checked, table: Sequence[Sequence[str]], columns: Colu
                 checked.hold(f"{row[0]} clusters, {heading}", cell, partial(_mean, columns, column))
 
 
+def _by_gamma(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
+    """MAP of SSER against γ."""
+    for row in table[1:]:
+        for heading, cell in zip(table[0][1:], row[1:], strict=True):
+            column = f"sser | {row[0]} | {heading} | map"
+            checked.hold(f"{row[0]}, {heading}", cell, partial(_mean, columns, column))
+
+
+def _by_difficulty(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
+    """MAP by number of relevant documents, and tests against the first row."""
+    base = table[1][0]
+    for row in table[1:]:
+        for place, heading in enumerate(table[0]):
+            word = _DIFFICULTIES.get(heading.partition(" (")[0])
+            if word is not None:
+                mean, p = partial(_among, columns, row[0], word), partial(_p_among, columns, row[0], base, word)
+                checked.hold(f"{row[0]}, {heading}", row[place], mean)
+                checked.hold(f"{row[0]}, p of {heading}", row[place + 1], p)
+
+
+def _among(columns: Columns, name: str, word: str) -> float:
+    """MAP over the queries of a kind."""
+    return float(columns[f"{name} | map"][columns[word] > 0].mean())
+
+
+def _p_among(columns: Columns, name: str, base: str, word: str) -> float | None:
+    """The test against the first row over the queries of a kind."""
+    chosen = columns[word] > 0
+    return None if name == base else _t(*(columns[f"{each} | map"][chosen] for each in (name, base)))
+
+
 def _grid(checked: Checked, table: Sequence[Sequence[str]], columns: Columns, queries: Sequence[str]) -> None:
     """DCG@5 over the grid of λ, as `1.9538 (+1.00 %, p = 0.139)`."""
 
@@ -366,6 +398,8 @@ _TABLES: dict[str, Callable[[Checked, Sequence[Sequence[str]], Columns, Sequence
     "k, % of m": _by_share,
     "of the training queries": _by_parts,
     "clusters": _by_clusters,
+    "MAP of SSER": _by_gamma,
+    "MAP by relevant documents": _by_difficulty,
     "DCG@5 with aTVT": _grid,
     "queries, sorted by gain": _by_gain,
     "queries, by |α^0.1": _by_move,

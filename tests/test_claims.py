@@ -11,7 +11,8 @@ import pytest
 
 from querywise.evaluation.rankings import DIFFICULTIES, Breakdown, QueryGroup
 from querywise.evaluation.significance import paired_t_test
-from querywise.reproduction import lin2011
+from querywise.reproduction import lin2011_claims
+from querywise.reproduction.lin2011_sweep import ALONE, THEIRS
 from querywise.reproduction.papers import write_findings
 from querywise.reproduction.verdicts import CERTAIN, Part, alike, certain, claimed, paired, untestable, verdict, within
 
@@ -104,22 +105,58 @@ def test_without_claims_nothing_is_said_of_them(tmp_path: Path) -> None:
 
 def test_the_papers_words_for_difficulty_are_found_in_our_groups() -> None:
     gains = dict(zip((label for label, _, _ in DIFFICULTIES), (0.0, 0.01, 0.02, -0.03), strict=True))
-    groups = [
-        QueryGroup(label, 5, {"single": 0.5, "transform": 0.5 + gain}, {"transform": 0.2})
-        for label, gain in gains.items()
-    ]
+    names = "single, hinge", "transform, hinge"
+    groups = [QueryGroup(label, 5, {names[0]: 0.5, names[1]: 0.5 + gain}, {}) for label, gain in gains.items()]
     noise = np.tile([-0.03, 0.03, -0.02, 0.02, 0.0], 4)
-    values = {"single | map": np.full(20, 0.5), "transform | map": 0.5 + np.repeat([*gains.values()], 5) + noise}
+    values = {f"{names[0]} | map": np.full(20, 0.5), f"{names[1]} | map": 0.5 + np.repeat([*gains.values()], 5) + noise}
     values |= {
         word: np.repeat([0.0] * (place + 1) + [1.0] + [0.0] * (2 - place), 5)
         for place, word in enumerate(("hard", "normal", "easy"))
     }
-    found = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups)), "transform", values)
-    ps = [part.p or 0 for part in found.parts]
-    said = ("hard +0.0100", "normal +0.0200", "easy -0.0300")
-    assert found.here == ", ".join(f"{each} (p = {p:.2f})" for each, p in zip(said, ps, strict=True))
-    assert found.p == max(ps)
-    assert found.outcome == "reproduced, not significant"
-    fewer = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups[:3])), "transform", values)
-    assert fewer.outcome == "not testable"
-    assert fewer.here == "there are no easy queries"
+    better, worse = lin2011_claims._about_difficulty(Breakdown("relevant documents", tuple(groups)), names[1], values)
+    ps = [part.p or 0 for each in (better, worse) for part in each.parts]
+    said = [
+        f"{each} (p = {p:.2f})" for each, p in zip(("hard +0.0100", "normal +0.0200", "easy -0.0300"), ps, strict=True)
+    ]
+    assert (better.claim, worse.claim) == (
+        "transform is better on hard and normal queries (Table 3)", "transform is worse on easy queries (Table 3)",
+    )  # fmt: skip
+    assert (better.here, worse.here) == (", ".join(said[:2]), said[2])
+    assert (better.p, worse.p) == (max(ps[:2]), ps[2])
+    assert better.outcome == worse.outcome == "reproduced, not significant"
+    better, worse = lin2011_claims._about_difficulty(
+        Breakdown("relevant documents", tuple(groups[:3])), names[1], values
+    )
+    assert (better.outcome, worse.outcome) == ("reproduced, not significant", "not testable")
+    assert worse.here == "there are no easy queries"
+
+
+def test_what_can_be_is_tested_at_its_best_and_pays_for_the_choice() -> None:
+    rng = np.random.default_rng(0)
+    values = {"ours": rng.random(40) + 0.1, "theirs": rng.random(40)}
+    once, chosen = (paired(values, "ours", "theirs", settings=number) for number in (1, 5))
+    assert chosen.p == min(1.0, 5 * (once.p or 0))
+    assert chosen.difference == once.difference
+    assert paired(values, "ours", "theirs", settings=10**6).p == 1.0
+
+
+def test_claims_about_mq2008_are_judged_on_it_and_nowhere_else() -> None:
+    rng = np.random.default_rng(1)
+    rows = (ALONE, *THEIRS, *lin2011_claims.RIVALS)
+    base = {measure: rng.random(100) for measure in lin2011_claims.MEASURES}
+    values = {f"{row} | {measure}": base[measure] - 0.01 * place for place, row in enumerate(rows) for measure in base}
+    for measure in base:
+        values[f"select-ranker, hinge | {measure}"] = base[measure] + (0.02 if measure == "p@2" else -0.001)
+    kinds = np.repeat([0, 1, 2, 3], [29, 38, 31, 2])
+    values |= {word: (kinds == number).astype(np.float64) for number, word in enumerate(("hard", "normal", "easy"), 1)}
+    found = {each.claim: each for each in lin2011_claims._about_mq2008(values, known=True)}
+    assert [each.outcome.partition(",")[0] for each in found.values()] == [
+        "not reproduced", "reproduced", "reproduced", "reversed", "reproduced",
+    ]  # fmt: skip
+    most, precise, others, gain, shares = found.values()
+    assert most.here == "select-ranker, hinge in 1 of 10 measures; transform, hinge in 0 of 10 measures"
+    assert precise.here == "against the best other: P@2 +0.0200 against single, hinge"
+    assert (others.here, shares.here) == ("in all of them", "38.0 / 31.0 / 2.0 %")
+    assert gain.here.startswith("NDCG@1 -0.0010, NDCG@2 -0.0010")
+    elsewhere = lin2011_claims._about_mq2008(values, known=False)
+    assert [(each.claim, each.outcome) for each in elsewhere] == [(claim, "not testable") for claim in found]

@@ -14,7 +14,7 @@ from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS, PEERS
-from querywise.reproduction import zha2006
+from querywise.reproduction import hoi2008, zha2006
 from querywise.reproduction.verdicts import OUTCOMES
 from querywise.storage import load, read_manifest
 from tests import commands
@@ -153,6 +153,7 @@ def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: P
 def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
     text = run("reproduce", "lin2011", one_fold, "--reference", "1", "--quick", "--out", tmp_path / "report")
     assert text.startswith("**A quick run: the first fold and thin grids.")
+    assert "12 test queries, flavour letor4; p: paired t-test against single, hinge." in text
     assert "12 test queries, flavour letor4; p: paired t-test against single and lambdamart." in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     swept = numbers["sweep"]
@@ -164,9 +165,13 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, 
     assert swept["groups"]["transform"][0] == 1
     assert (np.array(swept["thin_groups"]["naive"]) <= swept["groups"]["naive"]).all()
     rows = list(numbers["comparison"]["methods"])
-    assert rows[:4] == ["single", "naive", "select-ranker", "transform"], "the paper's rows come first"
+    methods = ["single", "naive", "select-ranker", "transform"]
+    assert rows[:4] == [f"{name}, hinge" for name in methods], "the paper's rows come first"
+    assert rows[7:11] == methods, "ours stand beside them"
+    assert {each["scale"] for each in numbers["chosen"]["naive, hinge"]} == {"none"}
     assert len(numbers["groups"]["transform"]) == 1, "a fold"
-    assert {each["outcome"] for each in numbers["claims"]} >= {"not testable"}
+    said = {each["claim"]: each["outcome"] for each in numbers["claims"]}
+    assert {said[claim] for claim in said if "MQ2007" in claim or "MQ2008" in claim} == {"not testable"}
     drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
     assert drawn == {"against-clusters.svg", "by-rank.svg", "relevant.svg"}
 
@@ -175,14 +180,17 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, 
 def test_the_tables_of_ensembles_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
     text = run("reproduce", "hoi2008", one_fold, "--rankers", "1-2,4", "--out", tmp_path / "report")
     assert "The paper's rankers are columns 1–2, 4; rows named *all columns* have all 4." in text
-    assert "12 test queries, flavour letor4; p: paired t-test against ranksvm and ser." in text
+    assert "12 test queries, flavour letor4; p: paired t-test against ranksvm, hinge and ser." in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     assert set(numbers["training_seconds"]) >= {"ser", "sser", "rankboost", "listnet", "adarank", "mhr-bc"}
     assert all(len(values) == 8 for values in numbers["map_against_gamma"].values())
     assert numbers["columns"] == [1, 2, 4]
     assert numbers["training_queries"]["in all"] == [36]
     rows = list(numbers["comparison"]["methods"])
-    assert rows[:5] == ["ranksvm", "ser", "sser", "sser, γ = 0.5", "sser, γ by cross-validation"]
+    assert rows[:5] == ["ranksvm, hinge", "ser", "sser", "sser, γ = 0.5", "sser, γ by cross-validation"]
+    assert rows[5:12] == [*hoi2008.CLASSIC, *hoi2008.OURS]
+    assert f"{numbers['pairs']:,} pairs." in text
+    assert numbers["training_seconds"][hoi2008.WRITTEN_DOWN] > 0
     assert {each["cost"] for each in numbers["chosen"]["sser"]} == {1.0}, "as in the paper"
     assert {each["grades"] for each in numbers["chosen"]["ser, all columns"]} <= {"three", "difference"}
     assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"precision.svg", "against-gamma.svg"}

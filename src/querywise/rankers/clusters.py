@@ -332,9 +332,9 @@ class SelectRanker(_Blended):
             nearest to that of the query; the weight is the sum of their average precision under the model. A whole
             number from 1 up; a smaller cluster counts with all it has, and for less. With a small k weights differ more
             from query to query; with one as large as the largest cluster they are the same for all.
-        with_relevant: choose these k among the training queries that have a relevant document, as the paper's Algorithm
-            2 filters them. Clusters of relevant documents have no others; with a `view` there may be some, and they
-            count 0.
+        with_relevant: choose these k among the training queries that have a relevant document, our reading of the
+            filter in the paper's Algorithm 2. Clusters of relevant documents have no others; with a `view` there may be
+            some, and they count 0.
         reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries
             best.
         view: None clusters the relevant documents; with a view, such as TextView(), the training queries are clustered

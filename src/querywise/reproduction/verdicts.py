@@ -55,7 +55,8 @@ class Part(NamedTuple):
     """One difference that a claim names: above 0 where it goes as the paper says.
 
     p: of its test, None where it is a threshold. test, columns, sign, among, bound: how to repeat it from the values,
-    over the queries where both columns are known and, if named, the column `among` is not 0.
+    over the queries where both columns are known and, if named, the column `among` is not 0. settings: of how many it
+    is the best one, where a claim says that something can be; p is that of its test times so many, at most 1.
     """
 
     difference: float
@@ -65,6 +66,7 @@ class Part(NamedTuple):
     sign: int = 1
     among: str = ""
     bound: float = 0.0
+    settings: int = 1
 
 
 class Claim(NamedTuple):
@@ -78,11 +80,14 @@ class Claim(NamedTuple):
     parts: tuple[Part, ...] = ()
 
 
-def paired(values: Values, ours: str, theirs: str, *, sign: int = 1, test: str = "t", among: str = "") -> Part:
+def paired(
+    values: Values, ours: str, theirs: str, *, sign: int = 1, test: str = "t", among: str = "", settings: int = 1
+) -> Part:
     """The difference of two columns by a paired test; sign −1 where the paper has ours below theirs."""
     chosen = known(values, ours, theirs, among=among)
     found = find_test(test)(values[ours][chosen], values[theirs][chosen])
-    return Part(sign * found.difference, found.p, test, (ours, theirs), sign, among)
+    p = min(1.0, settings * found.p)
+    return Part(sign * found.difference, p, test, (ours, theirs), sign, among, settings=settings)
 
 
 def alike(values: Values, ours: str, theirs: str, bound: float) -> Part:
