@@ -245,8 +245,8 @@ def factorise(packed: Singles, diagonal: float, right: Floats, factors: Singles)
                 factor[place + j - i] = u[i, j]
             place += d - i
         _solve(factor, right[matrix])
-        if len(factors):
-            factors[matrix] = factor
+        for place in range(len(factor) if len(factors) else 0):  # an array at once: seconds to compile its error
+            factors[matrix, place] = factor[place]
 
 
 @compiled
