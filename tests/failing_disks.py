@@ -53,6 +53,7 @@ from querywise.evaluation.trained import Trained
 from querywise.exports.routing import HybridRouter
 from querywise.exports.transform import SCRIPT, TABLES
 from querywise.exports.writing import export_hybrid, export_model
+from querywise.jobs import demo
 from querywise.jobs.adapt import apply, export
 from querywise.jobs.boosts import LearnedBoosts
 from querywise.jobs.boosts import write as write_boosts
@@ -303,6 +304,16 @@ def kept_times(folder: Path) -> int:
         return int(Times().seconds("method", fit, data(1)) or 0)
 
 
+def keep_demo_times(folder: Path, number: int) -> None:
+    with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(folder)}):
+        demo._timed("few-1", float(number))
+
+
+def kept_demo_times(folder: Path) -> int:
+    with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(folder)}):
+        return int(demo._known_times().get("few-1", 0))
+
+
 def write_some(path: Path, number: int) -> None:
     write_collection(
         Collection("docs", partial(iter, [Document(f"d{each}", "", "cat") for each in range(number)])), path
@@ -492,6 +503,7 @@ WRITES = {
     ),
     "vectors that are kept": Write(keep_vectors, kept_vectors, counted=True),
     "times that are kept": Write(keep_times, kept_times, quiet=True),
+    "times of the demonstration": Write(keep_demo_times, kept_demo_times, quiet=True),
 }
 SHORT = tuple(name for name, each in WRITES.items() if not each.long)
 

@@ -59,6 +59,7 @@ from querywise.evaluation.tuning import TunedFit
 from querywise.explanations.explain import explain
 from querywise.exports.routing import HybridRouter, Router
 from querywise.exports.writing import check_export_folder, export_hybrid, export_model
+from querywise.jobs import demo
 from querywise.jobs.boosts import requests
 from querywise.jobs.clicks import ClickOptions, learn
 from querywise.jobs.clicks import write as write_clicks
@@ -637,6 +638,18 @@ def _use_times(folder: Path) -> None:
         known.keep([("ours", fits["ours"], fold.train, 2.5)])
 
 
+def _make_demo_times(folder: Path) -> None:
+    with _caching(folder):
+        for kind in ("few-1", "few-5", "all-1", "all-5"):
+            demo._timed(kind, 41.2)
+
+
+def _use_demo_times(folder: Path) -> None:
+    with _caching(folder):
+        assert all(0 < took < float("inf") for took in demo._known_times().values())
+        assert demo._timed("few-1", 41.2).startswith("This took 41 s")
+
+
 def _make_judging(folder: Path) -> None:
     (folder / "judged.qrels").write_text("q1 0 D1 1\nq1 0 D2 0\n")
     (folder / "judged.qrels.judged-log").write_text("q1 0 D1 2\nq2 0 D3 1\nq1 0 D2 -\n")
@@ -971,6 +984,7 @@ FORMATS = (
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
     Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/pace.py",)),
+    Format("times of the demonstration", _make_demo_times, _use_demo_times, unsigned, ("jobs/demo.py",)),
     Format(
         "a log of judgements",
         _make_judging,

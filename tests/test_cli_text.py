@@ -485,20 +485,8 @@ def test_a_command_typed_wrongly_ends_with_how_it_is_meant(place: Path, command:
 
 # The demonstration
 
-ROWS = (
-    "bm25",
-    "vectors",
-    "vectors-adapted",
-    "rrf",
-    "weights",
-    "single",
-    "lambdamart",
-    "query-classes",
-    "knn-online",
-    "knn-offline-1",
-    "knn-offline-2",
-    "blend",
-)
+ROWS = ("bm25", "vectors", "vectors-adapted", "rrf", "weights", "single", "lambdamart", "blend")
+MORE = ("query-classes", "knn-online", "knn-offline-1", "knn-offline-2", "oracle: true kind")
 
 
 @pytest.mark.slow
@@ -507,8 +495,12 @@ def test_the_demonstration_compares_shows_and_leaves_files_that_can_be_searched(
 ) -> None:
     paths, library = sysconfig.get_paths(), part_of_the_library(tmp_path / "library", every=8)
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {**paths, "stdlib": str(library)})
-    text = run(tmp_path, "demo", "--folds", 1)
-    for name in (*ROWS, "oracle: true kind"):
+    text = run(tmp_path, "demo", "--all", "--folds", 1)
+    found, _, after = text.partition("By words alone (BM25): ")
+    assert found.startswith('"open a zip file" in the documentation of this Python, '), "a search comes first"
+    assert len(re.findall(r"^\s*\d\s+-?\d+\.\d{3}", found, re.MULTILINE)) == 5
+    assert re.search(r"^This took \d+ (s|min)", after.splitlines()[-1])
+    for name in (*ROWS, *MORE):
         assert len(re.findall(rf"^\s*{name}\s+0\.\d{{4}}", text, re.MULTILINE)) == 2, "in both tables"
     assert "The standard library of this Python" in text
     assert "The largest gain" in text

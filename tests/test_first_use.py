@@ -75,6 +75,17 @@ def test_no_process_is_started_where_the_reader_is_compiled(started: list[list[s
     assert not started
 
 
+def test_a_job_has_a_process_until_all_its_kernels_are_kept(started: list[list[str]], tmp_path: Path) -> None:
+    for folder, file in (("data_1f", "svmlight.parse"), ("ranksvm_2e", "kernels.swept")):
+        with first_use.beside("a.job", "data.svmlight.parse", "learners.ranksvm.kernels.swept") as wait:
+            wait()
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{file}-120.py311.nbi").touch()
+    with first_use.beside("a.job", "data.svmlight.parse", "learners.ranksvm.kernels.swept") as wait:
+        wait()
+    assert [command[-1] for command in started] == ["a.job", "a.job"]
+
+
 def test_in_a_given_folder_numba_keeps_the_reader_where_it_is_looked_for(tmp_path: Path) -> None:
     asking = "from querywise.data.svmlight import parse; from querywise.runtime.compiled import kept_in"
     assert Path(run_python(["-c", f"{asking}; print(kept_in(parse))"], tmp_path).strip()).parent == tmp_path

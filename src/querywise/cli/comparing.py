@@ -348,6 +348,9 @@ def demo(
         "querywise-demo"
     ),
     folds: Annotated[int, typer.Option(min=1, max=5, help="How many of the five folds to run.")] = 1,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Compare all methods, such as a model for each query, and print every table.")
+    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Search the documentation of your own Python: build a collection of it, train on it, compare, show."""
@@ -355,6 +358,10 @@ def demo(
     from querywise.jobs.demo import run
     from querywise.jobs.origins import begun
 
-    with shown(quiet=quiet), without_hints():
-        things = run(out, folds=folds, origin=begun("demo", "stdlib"))
-    say(*things)
+    parts = run(out, folds=folds, everything=everything, origin=begun("demo", "stdlib"))
+    while True:  # a part is printed once nothing is drawn any more
+        with shown(quiet=quiet), without_hints():
+            things = next(parts, None)
+        if things is None:
+            return
+        say(*things)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import shlex
+import sysconfig
+import textwrap
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from querywise.data.collections import Collection, Document, write_collection
+from querywise.data.collections import Collection, write_collection
 from querywise.data.folds import Fold, Folds, make_folds
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
+from querywise.errors import QuerywiseError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.rankings import class_shares, examples
@@ -21,20 +28,24 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
 from querywise.explanations.importance import reasons
+from querywise.jobs.first_use import beside
 from querywise.jobs.origins import ended
 from querywise.methods import METHODS
 from querywise.report.contents import Origin
-from querywise.report.terminal import classes_table, comparison_table, examples_table
+from querywise.report.terminal import answers_table, classes_table, comparison_table, examples_table
 from querywise.report.writing import write_report
 from querywise.retrieval.adapting import Adaptation
-from querywise.retrieval.embedding import with_embedded
+from querywise.retrieval.embedders.lsa import with_projection
+from querywise.retrieval.embedding import query_vector, with_embedded
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import Index, build_index, check_index_folder, save_index
 from querywise.retrieval.reading import with_query_vectors
+from querywise.retrieval.search import answer
 from querywise.retrieval.stdlib import stdlib_collection, stdlib_pages
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import make_folder, refuse_link
-from querywise.runtime.progress import doing
+from querywise.runtime.compiled import compiling
+from querywise.runtime.files import atomic_text, cache_folder, make_folder, read_stored_text, refuse_link
+from querywise.runtime.progress import announce, doing, duration
 from querywise.runtime.values import Grid
 from querywise.storage import check_model_folder, save
 
@@ -46,9 +57,14 @@ ORACLE = "oracle: true kind"
 MEASURES = "map,ndcg@10,mean_ndcg@10"
 CHOSEN_BY = "mean_ndcg@10"
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
-SHOWN = KNN[0]
 SERVED = "blend"  # the method to try first
 EMBEDDER = "lsa"  # needs nothing but the documents
+_SMALL = "email"  # a package with queries of every kind
+_KERNELS = ("retrieval.score_kernels.add_high", "learners.ranksvm.local_kernels.factorise")  # of a text, of training
+QUERY = "open a zip file"  # the first search
+_TIMES = "demo.json"  # in the folder of cached files
+_KINDS = [f"{methods}-{folds}" for methods in ("few", "all") for folds in range(1, 6)]  # of runs that are timed
+_FIRST, _WIDE = 5, 70  # documents of that search, and characters of each
 GAMMA, PENALTY = 4.0, 0.03  # of the adapter; to choose them, as `--adapt auto` does, takes longer than all the rest
 _KNN_GRID = {"l2": (0.1,), "k": (0.2, 0.35), "prior_l2": (0.0, 0.5), "view": ("top-mean", "gradient:text")}
 # Small grids, so that it takes a minute; curvature and views are shared between settings.
@@ -65,55 +81,130 @@ GRIDS: dict[str, Grid] = {
     SERVED: {"bag": (1,)},
     ORACLE: {"l2": (0.1,), "known": (True,)},
 }
+ALONE = (*KNN, "query-classes", ORACLE)  # trained where all is asked for
 
 
-def run(out: Path, *, folds: int = 1, origin: Origin | None = None) -> list[RenderableType]:
-    """Build the collection, train, choose on validation data, compare on test queries; leave the files in a folder.
+def run(
+    out: Path, *, folds: int = 1, everything: bool = False, origin: Origin | None = None
+) -> Iterator[list[RenderableType]]:
+    """Build the collection, train, search, compare on test queries; leave the files in a folder.
 
-    origin: what the report says of this run.
+    Yields a search as soon as a model is trained, then the comparison, and where to go.
+
+    Args:
+        out: The folder.
+        folds: How many of the five folds to compare on.
+        everything: Also compare the methods of ALONE, and print every table.
+        origin: What the report says of this run.
+
     """
+    began, kind = time.monotonic(), f"{'all' if everything else 'few'}-{folds}"
+    if last := _known_times().get(kind):
+        announce(f"The last time this took {duration(last)}.")
     make_folder(out)
     check_model_folder(out / "model")
     check_index_folder(out / "index")
-    collection, index = _written(out)
-    judged, coverage = judged_candidates(collection, index)
-    adaptation = Adaptation(collection, index, "by-query", gamma=GAMMA, l2=PENALTY)
-    compared, unmoved, shares = _compared(make_folds(judged).first(folds), adaptation, out)
+    with beside(__name__, *_KERNELS):  # not waited for: it is ahead of this one, which reads and embeds much more
+        collection, index, pages = _written(out)
+        judged, coverage = judged_candidates(collection, index)
+        plain = make_folds(judged).first(folds)
+        unmoved, ranker = _served(plain)
+    save(ranker, out / "model", notes={"method": SERVED})
+    yield _searched(pages, ranker)
+
+    kept = Kept(out / "report" / "runs", {})
+    compared, shares = _compared(_learning(plain, collection, index), kept, everything)
     story = _story(judged, len(index), folds)
     with doing("Tests and tables"):
-        found = findings(compared, CHOSEN_BY, left_out=[ORACLE], plain=unmoved)
+        found = findings(compared, CHOSEN_BY, left_out=[ORACLE] if everything else [], plain=unmoved)
         page = _reported(found, out / "report", story, origin, collection)
-    return [
+    more: list[RenderableType] = []
+    if everything:
+        more += [classes_table(compared, CHOSEN_BY), *(_neighbours(each, judged) for each in shares)]
+        more += [examples_table(each) for each in examples(compared, KNN[0], CHOSEN_BY)]
+    yield [
         story,
-        *coverage.lines(),
-        comparison_table(compared),
-        classes_table(compared, CHOSEN_BY),
-        _neighbours(shares, judged),
-        *(examples_table(each) for each in examples(compared, SHOWN, CHOSEN_BY)),
+        *(coverage.lines() if everything else []),
+        comparison_table(compared, only=None if everything else CHOSEN_BY),
+        *more,
         *([] if found.vectors is None else [" ".join(found.vectors.said)]),
         found.verdict,
-        found.advice,
-        _onward(out, page, folds),
+        *([found.advice] if everything else []),
+        _onward(out, page, folds, everything),
+        _timed(kind, time.monotonic() - began),
     ]
 
 
-def _compared(plain: Folds, adaptation: Adaptation, out: Path) -> tuple[Compared, Compared, Floats]:
-    """All methods by adapted vectors, the served one by vectors as they are too, and the kinds of its neighbours.
+def _known_times() -> dict[str, float]:
+    """How many seconds earlier runs took on this machine, by their kinds; none where that cannot be read."""
+    try:
+        found = json.loads(read_stored_text(cache_folder() / _TIMES))
+        known = {kind: float(found[kind]) for kind in _KINDS if kind in found}
+        return {kind: seconds for kind, seconds in known.items() if 0 < seconds < math.inf}
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError, QuerywiseError):
+        return {}
 
-    The index of whole pages has vectors of its own, which no query has learned from: so the latter model is saved.
-    """
-    chosen = plain.learning(adaptation.fold)
+
+def _timed(kind: str, seconds: float) -> str:
+    """How long this run took, which is kept for the next one."""
+    with contextlib.suppress(OSError, QuerywiseError):
+        make_folder(cache_folder())
+        with atomic_text(cache_folder() / _TIMES) as file:
+            json.dump(_known_times() | {kind: round(seconds, 1)}, file)
+    own = compiling.seconds
+    told = f", {duration(own)} of it to compile what is kept for the next run" if own >= 1 else ""
+    return f"This took {duration(seconds)}{told}."
+
+
+def rehearse() -> None:
+    """What the demonstration computes, on one package of the library, for what that compiles."""
+    collection, index, pages = _with_indices(Path(sysconfig.get_paths()["stdlib"], _SMALL))
+    plain = make_folds(judged_candidates(collection, index)[0]).first(1)
+    _, ranker = _served(plain)
+    _searched(pages, ranker)
+    _compared(_learning(plain, collection, index), None, everything=False)
+
+
+def _learning(plain: Folds, collection: Collection, index: Index) -> Folds:
+    """The folds by vectors that learn from each one's training queries."""
+    return plain.learning(Adaptation(collection, index, "by-query", gamma=GAMMA, l2=PENALTY).fold)
+
+
+def _served(plain: Folds) -> tuple[Compared, Any]:
+    """The model to search with, by vectors as they are, and its comparison."""
     served: list[Any] = []
+    compared = compare(
+        {SERVED: _fit(SERVED)},
+        plain,
+        measures=MEASURES,
+        observe=lambda fold, name, ranker: served.append(ranker),
+    )
+    return compared, served[0]
+
+
+def _searched(pages: Index, ranker: Any) -> list[RenderableType]:
+    """A search in whole pages, by the ranker and by words alone."""
+    best = answer(pages, QUERY, ranker=ranker, vector=query_vector(pages, QUERY))[:_FIRST]
+    shown = [each._replace(title="", snippet=textwrap.shorten(each.snippet, _WIDE, placeholder="…")) for each in best]
+    by_words = ", ".join(each.document for each in answer(pages, QUERY, top=_FIRST))
+    return [
+        f'"{QUERY}" in the documentation of this Python, {len(pages):,} pages:',
+        answers_table(shown, f"{SERVED}: words, vectors, and what judged queries taught"),
+        f"By words alone (BM25): {by_words}",
+    ]
+
+
+def _compared(chosen: Folds, kept: Kept | None, everything: bool) -> tuple[Compared, list[Floats]]:
+    """The methods by adapted vectors, and the kinds of the neighbours of each fold's test queries."""
     shares: list[Floats] = []
 
     def observe(fold: Fold, name: str, ranker: Any) -> None:
-        if name == SHOWN:
+        if name == KNN[0]:
             members = ranker.training_queries(fold.test.candidates)
             shares.append(class_shares(members, fold.train.classes, fold.test.classes))
 
-    kept = Kept(out / "report" / "runs", {})
     compared = compare(
-        {name: _fit(name) for name in GRIDS},
+        {name: _fit(name) for name in GRIDS if everything or name not in ALONE},
         chosen,
         measures=MEASURES,
         baseline=BASELINE,
@@ -121,15 +212,7 @@ def _compared(plain: Folds, adaptation: Adaptation, out: Path) -> tuple[Compared
         kept=kept,
         explain=reasons,
     )
-    unmoved = compare(
-        {SERVED: _fit(SERVED)},
-        plain,
-        measures=MEASURES,
-        observe=lambda fold, name, ranker: served.append(ranker),
-        kept=kept.part("plain"),
-    )
-    save(served[0], out / "model", notes={"method": SERVED})
-    return compared, unmoved, np.concatenate(shares)
+    return compared, [np.concatenate(shares)] if shares else []
 
 
 def _reported(found: Findings, folder: Path, story: str, origin: Origin | None, collection: Collection) -> Path:
@@ -143,27 +226,31 @@ def _reported(found: Findings, folder: Path, story: str, origin: Origin | None, 
     )
 
 
-def _written(out: Path) -> tuple[Collection, Index]:
-    """The collection that models are trained on, and its index; the folder gets the index of whole pages to search."""
+def _written(out: Path) -> tuple[Collection, Index, Index]:
+    """The collection that models are trained on, its index, and that of whole pages to search; the folder gets it."""
     for name in ("collection", "index", "model", "report"):
         refuse_link(out / name)
-    collection = stdlib_collection()
+    collection, index, pages = _with_indices()
     write_collection(collection, out / "collection")
-    save_index(_indexed(stdlib_pages()), out / "index")
-    return _with_index(collection)
+    save_index(pages, out / "index")
+    return collection, index, pages
 
 
-def _with_index(collection: Collection) -> tuple[Collection, Index]:
-    """The collection with vectors of its queries, and its index."""
-    index = _indexed(list(collection.documents()))
-    return with_query_vectors(collection, index), index
+def _with_indices(root: Path | None = None) -> tuple[Collection, Index, Index]:
+    """The collection with vectors of its queries, its index, and that of whole pages.
 
+    Both have vectors of one LSA, that of the collection: the model has learned what these tell.
 
-def _indexed(documents: Sequence[Document]) -> Index:
-    """An index by words and by vectors; the vectors are of these documents' own words."""
+    Args:
+        root: Where the library is read; None is that of this Python.
+
+    """
+    collection, whole = stdlib_collection(root=root), stdlib_pages(root=root)
+    documents = list(collection.documents())
     with doing("Indexing"):
-        index = build_index(documents)
-    return with_embedded(index, documents, EMBEDDER)
+        index, pages = build_index(documents), build_index(whole)
+    index = with_embedded(index, documents, EMBEDDER)
+    return with_query_vectors(collection, index), index, with_embedded(with_projection(pages, index), whole, EMBEDDER)
 
 
 class Served(NamedTuple):
@@ -181,8 +268,7 @@ class Served(NamedTuple):
 
 def fitted(folder: Path) -> Served:
     """A fitted ranker, saved in a folder, and what is searched with it."""
-    pages = _indexed(stdlib_pages())
-    collection, copied = _with_index(stdlib_collection())
+    collection, copied, pages = _with_indices()
     judged, _ = judged_candidates(collection, copied)
     fold = make_folds(judged)[0]
     with doing("Fitting"):
@@ -212,13 +298,13 @@ def _story(judged: Judged, documents: int, folds: int) -> str:
 def _neighbours(shares: Floats, judged: Judged) -> str:
     counts = np.array(list(Counter(judged.classes).values())) / len(judged)
     return (
-        f"Of the training queries that made a query's own model ({SHOWN}), {100 * np.nanmean(shares):.0f} % were of "
+        f"Of the training queries that made a query's own model ({KNN[0]}), {100 * np.nanmean(shares):.0f} % were of "
         f"its kind; drawn blindly it would be {100 * float(counts @ counts):.0f} %."
     )
 
 
-def _onward(out: Path, page: Path, folds: int) -> str:
-    rest = "" if folds == 5 else "\nAll five folds:      querywise demo --folds 5"
+def _onward(out: Path, page: Path, folds: int, everything: bool) -> str:
+    rest = "" if everything and folds == 5 else "\nAll methods, folds:  querywise demo --all --folds 5"
     index, model = shlex.quote(str(out / "index")), shlex.quote(str(out / "model"))
     return (
         f"The report:          {page}\n"
@@ -229,3 +315,7 @@ def _onward(out: Path, page: Path, folds: int) -> str:
         f"                     where FOLDER holds corpus.jsonl, queries.jsonl and qrels.tsv like those in "
         f"{out / 'collection'}"
     )
+
+
+if __name__ == "__main__":
+    rehearse()

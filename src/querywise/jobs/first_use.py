@@ -1,7 +1,7 @@
-"""The first training on a machine: another process compiles what it needs while this one compiles its reader and reads.
+"""The first use on a machine: another process compiles what is needed while this one compiles its reader and reads.
 
-`python -m querywise.jobs.first_use` is that process. What it compiles is kept on disk, where the training finds it.
-Neither imports here what takes long: the sooner that process begins, the sooner the training can.
+`python -m querywise.jobs.first_use` is that process for a training. What it compiles is kept on disk, where the
+training finds it. Neither imports here what takes long: the sooner that process begins, the sooner the training can.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,7 @@ from querywise.runtime.threads import cores
 
 _TRAINED = ("ranksvm", "auto")  # methods that are little but compiled code: others spend longer on importing libraries
 _SECONDS = 300  # for compiling; then the training compiles what it misses
-_READER = "svmlight.parse-*.nbi"  # what numba keeps of it
+_READER = "data.svmlight.parse"
 
 
 @contextlib.contextmanager
@@ -31,11 +33,21 @@ def compiled_beside(method: str) -> Iterator[Callable[[], None]]:
 
     Should that process fail, the training compiles what it misses. It ends with the block.
     """
-    if method not in _TRAINED or cores() < 2 or not _is_first():
+    with beside(__name__, _READER) if method in _TRAINED else nullcontext(lambda: None) as wait:
+        yield wait
+
+
+@contextlib.contextmanager
+def beside(module: str, *kernels: str) -> Iterator[Callable[[], None]]:
+    """Run a module that compiles in another process, unless kernels of its are kept; call what is yielded to wait.
+
+    kernels: such as `data.svmlight.parse`.
+    """
+    if cores() < 2 or not any(map(_is_first, kernels)):
         yield lambda: None
         return
     # -P: a folder named querywise where people happen to be is not the package.
-    command, nothing = [sys.executable, "-P", "-m", __name__], subprocess.DEVNULL
+    command, nothing = [sys.executable, "-P", "-m", module], subprocess.DEVNULL
     with subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing) as process:
         try:
             yield lambda: _wait(process)
@@ -43,18 +55,20 @@ def compiled_beside(method: str) -> Iterator[Callable[[], None]]:
             process.kill()
 
 
-def _is_first() -> bool:
-    """Whether the reader's compiled code is not kept yet, though there is a place for it."""
-    given, own = os.environ.get("NUMBA_CACHE_DIR"), Path(__file__).parents[1] / "data"
+def _is_first(kernel: str) -> bool:
+    """Whether the compiled code of a kernel is not kept yet, though there is a place for it."""
+    module, _, name = kernel.rpartition(".")
+    *rooms, file = module.split(".")
+    files = f"{file}.{name}-*.nbi"  # what numba keeps of it
+    given, own = os.environ.get("NUMBA_CACHE_DIR"), Path(__file__).parents[1].joinpath(*rooms)
     if given:
-        return not any(Path(given).glob(f"*/{_READER}"))
+        return not any(Path(given).glob(f"*/{files}"))
     if os.access(own, os.W_OK):
-        return not any(own.glob(f"__pycache__/{_READER}"))
-    from querywise.data.svmlight import parse  # numba takes half a second to import
-    from querywise.runtime.compiled import kept_in
+        return not any(own.glob(f"__pycache__/{files}"))
+    from querywise.runtime.compiled import kept_in  # numba takes half a second to import
 
-    folder = kept_in(parse)
-    return folder is not None and not any(Path(folder).glob(_READER))
+    folder = kept_in(getattr(import_module(f"querywise.{module}"), name))
+    return folder is not None and not any(Path(folder).glob(files))
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

@@ -69,10 +69,10 @@ def means_table(evaluation: Evaluation) -> Group:
     return Group(table, f"{len(evaluation)} queries, flavour {evaluation.flavour} ({conventions})")
 
 
-def comparison_table(compared: Compared, test: str = "t") -> Group:
-    """Every ranker's averages, and the paired test of each measure against the baseline."""
+def comparison_table(compared: Compared, test: str = "t", only: str | None = None) -> Group:
+    """Every ranker's averages, and the paired test of each measure against the baseline. only: one of the measures."""
     base = compared.baseline
-    headings = [each for measure in compared.measures for each in (measure, "p")]
+    headings = [each for measure in compared.measures for each in (measure, "p") if only in (None, measure)]
     caption = (
         f"{len(compared.judged)} test queries, flavour {compared.flavour}; "
         f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data"
@@ -81,6 +81,8 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
     for name in compared.names:
         cells = []
         for measure, mean in compared.evaluations[name].mean().items():
+            if only not in (None, measure):
+                continue
             p = "" if name == base else _p(compared.against_baseline(name, measure, test=test).p)
             cells += [f"{mean:.4f}", p]
         seconds, milliseconds = compared.fit_seconds(name), compared.predict_milliseconds(name)

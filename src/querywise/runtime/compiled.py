@@ -122,16 +122,14 @@ _no_place: list[bool] = []  # not empty once nothing can be kept
 class _Announcer(event.Listener):  # type: ignore[misc]
     """Says in the progress line that something is being compiled, which happens once on a machine."""
 
-    def __init__(self) -> None:
-        self._compiling = Ongoing(COMPILING)
-
     def on_start(self, _: object) -> None:
-        self._compiling.begin()
+        compiling.begin()
 
     def on_end(self, _: object) -> None:
-        self._compiling.end()
+        compiling.end()
 
 
+compiling = Ongoing(COMPILING)  # what of it this process does
 event.register("numba:compile", _Announcer())
 
 

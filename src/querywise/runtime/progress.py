@@ -185,11 +185,13 @@ class _Display(Protocol):
 
 
 class Ongoing:
-    """A label shown while something goes on in any thread, however often at once."""
+    """A label shown while something goes on in any thread, however often at once; `seconds`: how long it did in all."""
 
     def __init__(self, label: str) -> None:
+        self.seconds = 0.0
         self._label = label
         self._depth = 0
+        self._began = 0.0
         self._task: tuple[_Display, int] | None = None
         self._lock = threading.Lock()
 
@@ -197,6 +199,8 @@ class Ongoing:
         """One more has begun."""
         with self._lock:
             self._depth += 1
+            if self._depth == 1:
+                self._began = time.monotonic()
             if self._task is None and _on_screen:
                 self._task = (_on_screen[-1], _on_screen[-1].begin(self._label, None))
 
@@ -204,6 +208,8 @@ class Ongoing:
         """One of them has ended."""
         with self._lock:
             self._depth -= 1
+            if self._depth == 0:
+                self.seconds += time.monotonic() - self._began
             if self._depth == 0 and self._task is not None:
                 display, task = self._task
                 self._task = None

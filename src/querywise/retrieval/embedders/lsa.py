@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -72,6 +73,13 @@ def lsa_of(index: Index, name: str = KEPT) -> LsaEmbedder:
     if kept.ndim != 2 or kept.dtype != np.float32 or len(kept) != len(index.terms) or not np.isfinite(kept).all():
         raise ModelFileError("The LSA of this index does not fit its terms. Make the index anew.")
     return LsaEmbedder(index, kept.astype(np.float32, copy=False))
+
+
+def with_projection(index: Index, source: Index) -> Index:
+    """The index with the LSA of another one to embed by; terms that the other lacks have no part in its vectors."""
+    rows = np.array([source.terms.find(term) for term in index.terms], dtype=np.int64)
+    own: Singles = np.where(rows[:, None] < 0, np.float32(0), source.extra[KEPT][rows])
+    return replace(index, extra=index.extra | {KEPT: own})
 
 
 def _projection(index: Index, dimension: int) -> Singles:
