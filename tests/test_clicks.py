@@ -156,6 +156,39 @@ def test_machines_are_shown(tmp_path: Path) -> None:
     assert any("unlikely to be people" in each and "left out" in each for each in done["notes"])
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_rows_of_one_device_can_be_read_alone(kind: str, tmp_path: Path) -> None:
+    devices = ("phone", "desktop", "phone")
+    shown = [(n, p) for n in range(12) for p in range(3)]
+    rows = [(f"q{n}", f"s{n}", f"d{n % 4 + p}", p, int(p == n % 3), devices[n % 3]) for n, p in shown]
+    head = "query,session,document,position,clicked,Device Type\n"
+    lines = [",".join(map(str, row)) + "\n" for row in rows]
+    alone = written(tmp_path, head + "".join(line for line in lines if "phone" in line), "phone.csv")
+    path = written(tmp_path, head + "".join(lines))
+    if kind == "parquet":
+        path = tmp_path / "log.parquet"
+        names = head.strip().split(",")
+        pq.write_table(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))), path, row_group_size=7)
+    found, expected = read_clicks(path, device="phone"), read_clicks(alone)
+    assert found.notes.devices == {"phone": 24, "desktop": 12}
+    assert (found.queries, found.documents) == (expected.queries, expected.documents)
+    for name in ("query", "document", "position", "clicked", "starts"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    said = output(run(None, "clicks", path, "--out", tmp_path / "out", "--device", "phone"))
+    assert "24 on phone, 12 on desktop. Those on phone alone are read." in said
+    said = output(run(None, "clicks", path, "--out", tmp_path / "every"))
+    assert "24 on phone, 12 on desktop. They share one position curve" in said
+    wrong = refused(run(None, "clicks", path, "--out", tmp_path / "other", "--device", "watch"))
+    assert "its devices are desktop, phone" in wrong
+    assert "--device watch" in wrong
+
+
+def test_a_log_without_devices_has_none_to_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "query,document,position,clicked\nq,a,1,1\nq,b,2,0\n")
+    done = run(None, "clicks", path, "--out", tmp_path / "out", "--device", "phone")
+    assert "it has no column of devices" in refused(done)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -45,6 +45,9 @@ def clicks(
     action: Annotated[
         list[str] | None, typer.Option(help="An action of UBI's events that counts as a click; may be repeated.")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Read the rows of this device alone, by the log's column of devices.")
+    ] = None,
     without_bots: Annotated[
         bool, typer.Option("--without-bots", help="Leave out sessions that are unlikely to be people's.")
     ] = False,
@@ -83,7 +86,7 @@ def clicks(
     if collection is not None and features is not None:
         raise DataError("--collection and --features: judgments are joined with one of them. Name one.")
     OUTPUT.check(out)
-    asked = ClickOptions(model, tuple(action or CLICKS), without_bots, weights, borrow, pairs)
+    asked = ClickOptions(model, tuple(action or CLICKS), without_bots, weights, borrow, pairs, device)
     with shown(quiet=quiet), working(None, memory):
         found = learn(log, asked)
         written = write(out, found, asked, collection=collection, features=features, report=report, source=log)

@@ -50,6 +50,7 @@ class Notes:
     shared: int = 0  # impressions at a position that another document of the page has
     unordered: bool = False
     has_pages: bool = True
+    devices: dict[str, int] = field(default_factory=dict)  # rows of each
 
 
 class ImpressionRows(NamedTuple):
@@ -62,6 +63,10 @@ class ImpressionRows(NamedTuple):
     session: Codes
     time: Floats
     propensity: Floats | None
+
+    def of(self, rows: Bools) -> ImpressionRows:
+        """Return some of the rows."""
+        return ImpressionRows(*(None if each is None else each[rows] for each in self))  # type: ignore[arg-type]
 
 
 class Bots(NamedTuple):
@@ -286,7 +291,7 @@ def _readable(rows: ImpressionRows, queries: Coder, documents: Coder, notes: Not
     if good.all():
         return rows
     notes.unreadable += int((~good).sum())
-    left = ImpressionRows(*(None if each is None else each[good] for each in rows))  # type: ignore[arg-type]  # so they are
+    left = rows.of(good)
     return left._replace(query=queries.keep(left.query), document=documents.keep(left.document))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -53,13 +53,14 @@ _IDS = ("query", "document", "session")
 Records = Iterator[tuple[str, Mapping[str, Json]]]  # where each is from, and its JSON
 
 
-def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS) -> Impressions:
+def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS, device: str | None = None) -> Impressions:
     """Read a click log: a file, or the address of an engine with User Behavior Insights.
 
     Args:
         path: CSV, TSV or Parquet with a row for every document shown; a file with a page a line; UBI as NDJSON; or the
             folder that a service logs to.
         actions: events of UBI that count as clicks.
+        device: the only one whose rows are read, from a table with a column of devices; None reads all.
 
     Returns:
         Impressions, pages in the order of time.
@@ -68,6 +69,10 @@ def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS) -> Impressio
         DataError: where the file is no click log, or a row cannot mean anything.
 
     """
+    if device is not None and (
+        str(path).startswith(("http://", "https://")) or kind_of(Path(path)) in ("lines", "events")
+    ):
+        raise _no_device(path, device)
     if str(path).startswith(("http://", "https://")):
         from querywise.clicks.engine import records_of
 
@@ -90,7 +95,15 @@ def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS) -> Impressio
             return from_events(((f"{file}:{line}", record) for line, record in events_of(file)), actions)
         if kind == "lines":
             return _from_lines(file)
-        return _from_table(_parquet_blocks(file) if kind == "parquet" else _text_blocks(file))
+        parts, notes = _from_table(_parquet_blocks(file) if kind == "parquet" else _text_blocks(file), device)
+        if device is not None and device not in notes.devices:
+            raise _no_device(path, device, notes.devices)
+        return parts.whole(notes)
+
+
+def _no_device(path: PathLike, device: str, known: Collection[str] = ()) -> DataError:
+    has = f"its devices are {', '.join(sorted(known)[:10])}" if known else "it has no column of devices"
+    return DataError(f"{path}: there is no row of device={device!r}; {has}.", arguments=("device",))
 
 
 class _Parts:
@@ -116,6 +129,7 @@ class _Parts:
         if all(each.propensity is not None for each in self.blocks):
             propensity = np.concatenate([each.propensity for each in self.blocks])
         rows = _joined(self.blocks, propensity)
+        rows = rows._replace(query=self.queries.keep(rows.query), document=self.documents.keep(rows.document))
         self.blocks = []
         return assembled(rows, self.queries, self.documents, notes)
 
@@ -123,9 +137,16 @@ class _Parts:
 _Block = tuple[int, Mapping[str, Sequence[str] | Codes | Floats]]  # its first row, and its columns by our names
 
 
-def _from_table(blocks: Iterator[_Block]) -> Impressions:
-    parts, notes, none = _Parts(), Notes(), -1
+def _from_table(blocks: Iterator[_Block], device: str | None) -> tuple[_Parts, Notes]:
+    parts, notes, none, devices = _Parts(), Notes(), -1, Coder()
     for first, block in blocks:
+        mine: Bools | None = None
+        if "device" in block:
+            kinds = _codes(devices, block["device"])
+            for each, rows in zip(*np.unique(kinds, return_counts=True), strict=True):
+                name = devices.names[each]
+                notes.devices[name] = notes.devices.get(name, 0) + int(rows)
+            mine = None if device is None else kinds == devices.code(device)
         count = len(block["query"])
         notes.rows += count
         query, document = _codes(parts.queries, block["query"]), _codes(parts.documents, block["document"])
@@ -137,9 +158,10 @@ def _from_table(blocks: Iterator[_Block]) -> Impressions:
             position = _whole(block["position"], first)
         time = _times(block["time"], first) if "time" in block else np.full(count, np.nan)
         propensity = _numbers(block["propensity"], first, "propensity") if "propensity" in block else None
-        parts.blocks.append(ImpressionRows(query, document, position, _clicks(block, first), session, time, propensity))
+        rows = ImpressionRows(query, document, position, _clicks(block, first), session, time, propensity)
+        parts.blocks.append(rows if mine is None else rows.of(mine))
         _require_room(notes.rows, parts.text_bytes())
-    return parts.whole(notes)
+    return parts, notes
 
 
 def _require_room(rows: int, text_bytes: int = 0, row_bytes: int = _ROW_BYTES) -> None:

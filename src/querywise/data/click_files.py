@@ -26,6 +26,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "session": ("session", "sessionid", "searchid", "impressionid", "requestid", "visitid"),
     "time": ("time", "timestamp", "datetime", "date", "ts"),
     "propensity": ("propensity", "propensityscore", "examination"),
+    "device": ("device", "devicetype", "devicecategory"),
 }
 SHOWN = ("shown", "documents", "results", "impressions")  # of a log with a page a line
 _NEEDED = ("query", "document", "clicked")

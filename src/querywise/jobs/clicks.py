@@ -34,7 +34,7 @@ class ClickOptions:
     model: the one that judges; None chooses. actions: UBI's events that count as clicks. without_bots: leave out
     sessions that no person is likely to have made. weights: whether queries weigh by certainty in training. borrow:
     whether rare queries borrow: auto, where that predicts later clicks better; on or off. pairs: learn from pairs by
-    inverse propensity in the place of gains.
+    inverse propensity in the place of gains. device: the only one whose rows are read.
     """
 
     model: str | None = None
@@ -43,6 +43,7 @@ class ClickOptions:
     weights: bool = False
     borrow: str = "auto"
     pairs: bool = False
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def learn(source: str, asked: ClickOptions) -> LogFindings:
     """Read a log and judge its documents."""
     if asked.model is not None:
         require_model(asked.model)
-    log = read_clicks(source, actions=asked.actions)
+    log = read_clicks(source, actions=asked.actions, device=asked.device)
     bots = log.bots()
     if asked.without_bots and len(bots.pages):
         log = log.select(np.setdiff1d(np.arange(len(log)), bots.pages))
@@ -164,11 +165,23 @@ def sentences(log: Impressions, bots: Bots, asked: ClickOptions) -> list[str]:
         (notes.shared, "documents were shown at a position that another document of the page has"),
     )
     found += [f"{number:,} {what}." for number, what in kinds if number]
+    if notes.devices:
+        most = sorted(notes.devices.items(), key=lambda each: -each[1])
+        found.append(
+            f"Documents shown by device: {', '.join(f'{count:,} on {name}' for name, count in most[:10])}."
+            f"{_of_device(asked.device, len(most))}"
+        )
     if notes.from_zero:
         found.append("Positions are counted from 0 in the log; here they are counted from 1.")
     if notes.unordered:
         found.append("The log is not in the order of time; its pages were sorted.")
     return found + _warnings(log, bots, asked)
+
+
+def _of_device(device: str | None, devices: int) -> str:
+    if device is not None:
+        return f" Those on {device} alone are read."
+    return " They share one position curve; read each device alone if its pages look different." * (devices > 1)
 
 
 def _warnings(log: Impressions, bots: Bots, asked: ClickOptions) -> list[str]:
