@@ -336,7 +336,7 @@ def test_what_is_wrong_is_said_in_one_line(folder: Path) -> None:
     for changed, said in (
         ({"--pairs": "nowhere.tsv"}, "nowhere.tsv: there is no such file"),
         ({"--pairs": "mine"}, "this is a folder"),
-        ({"--pairs": "empty.tsv"}, "empty.tsv"),
+        ({"--pairs": "empty.tsv"}, "A draw of what to judge next does as well as qrels, and this is neither."),
         ({"--pairs": "done.tsv"}, "nothing is left to judge"),
         ({"--pairs": "odd.qrels"}, "Document 'D9' of query 'q1' in odd.qrels is not in mine."),
         ({"--pairs": "nobody.qrels"}, "Query 'q9' of nobody.qrels has no text in mine"),

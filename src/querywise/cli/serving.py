@@ -95,7 +95,9 @@ def serve(
         _run(desk, host, port, allowed_host, desk_api(desk))
         return
     if (model is None) != demo:
-        raise DataError("Name a model folder, or say --demo for the embedded collection; one of the two.")
+        raise DataError(
+            "Name a model folder, or say --demo for the embedded collection; one of the two. To judge alone: --pairs."
+        )
     if demo and (index or data or queries or embed):
         raise DataError("--demo has an index and queries of its own; leave out --index, --data, --queries and --embed.")
     token = _prepared(token_file, against, log, quiet=quiet)

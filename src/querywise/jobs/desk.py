@@ -44,7 +44,10 @@ def open_desk(pairs: Path, collection: Path, judge: Path, token: str | None, que
     documents = {each.id: ShownDocument(each.title, each.text) for each in found.documents() if each.id in named}
     for query, document in wanted:
         if not (texts.get(query) or "").strip():
-            raise DataError(f"Query {query!r} of {pairs} has no text in {queries or collection}; judges need it.")
+            raise DataError(
+                f"Query {query!r} of {pairs} has no text in {queries or collection}. Add it, or name another file of "
+                "queries: judges need it."
+            )
         if document not in documents:
             raise DataError(f"Document {document!r} of query {query!r} in {pairs} is not in {collection}.")
     known = {query: text for query, _ in wanted if (text := texts[query]) is not None}
@@ -58,7 +61,11 @@ def _pairs(path: Path) -> tuple[list[Pair], bool]:
         if not drawn:
             raise DataError(f"{path}: all of this draw was judged before it was made; nothing is left to judge.")
         return drawn, True
-    return [(query, document) for query, own in read_grades(path).items() for document in own], False
+    try:
+        found = read_grades(path)
+    except DataError as error:
+        raise DataError(f"{error} A draw of what to judge next does as well as qrels, and this is neither.") from None
+    return [(query, document) for query, own in found.items() for document in own], False
 
 
 def agreeing(first: Grades, second: Grades) -> tuple[float, tuple[float, float, float] | None]:
