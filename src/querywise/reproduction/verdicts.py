@@ -7,7 +7,7 @@ A claim names differences (`Part`), each above 0 where it goes as the paper says
 - not reproduced: one of them does not. p is the smallest of the tests of those that go the other way, times the number
   of tests that the claim rests on (Bonferroni), at most 1. Below 0.05 the verdict is
 - reversed: the data contradict the claim significantly.
-- not testable: the claim is about other data or other rivals.
+- not testable: the claim is about other data or other rivals, or names no limit.
 - holds by construction: it could not have come out otherwise, or says no more than that something can be done.
 """
 
