@@ -61,12 +61,12 @@ class ATVT(OneModel):
         scale_penalty: λ_α, how strongly scales α are shrunk towards 1, from 0 up; infinite fixes them at 1.
         shift_penalty: λ_β, how strongly shifts β are shrunk towards 0, from 0 up; infinite fixes them at 0. Both: plain
             regression.
-        penalty: the norm that α and β are penalised by: squares (l2) or absolute values (l1).
+        penalty: the norm of the penalties on α and β: squares (l2) or absolute values (l1).
         variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β
             without weights, and its α is on the inverse scale; updating, the paper's own algorithm, does the same with
             the targets of the round before instead of y, so that the penalties act on each round's own step.
-        rounds: at most so many (α, β) steps, from 0 up, each followed by another h; it stops once α and β change by no
-            more than `tolerance` from one round to the next.
+        rounds: the most (α, β) steps, from 0 up, each followed by another h; it stops once α and β change by no more
+            than `tolerance` from one round to the next.
         tolerance: the change below which it stops, from 0 up.
         stop: how that change is measured: by the mean of the absolute changes of α or of β, the larger one, or by the
             sum of the norms of both changes, the paper's rule.
@@ -74,14 +74,14 @@ class ATVT(OneModel):
         transform: linear is α and β; monotone is any non-decreasing function of the targets, with shift_penalty on the
             squares of how far it moves each distinct target. It needs variant running or updating, and penalty l2.
         per: one transformation for each query, or for each class of query; queries without a class are one more class.
-        values: what each grade is worth, a number for every grade from 0 up; None is the grade itself.
+        values: the value of each grade, a number for every grade from 0 up; None is the grade itself.
 
-    `scale_` and `shift_` are the α and β of every training query; of all rounds together where the variant is updating,
-    of the nearest line where the transformation is monotone. `trace_` is the objective after every half step, λ_h Ω(h)
-    in it where the regressor knows its norm.
+    `scale_` and `shift_` are the α and β of every training query; over all rounds if the variant is updating, of the
+    nearest line if the transformation is monotone. `trace_` is the objective after every half step, λ_h Ω(h) included
+    if the regressor knows its norm.
 
     Raises:
-        DataError: A parameter out of its range, a grade without a value, and per="class" without classes.
+        DataError: A parameter is out of range, a grade without a value, and per="class" without classes.
 
     >>> from querywise import ATVT, make_judged, split
     >>> from querywise.learners.trees.boosting import TreeRegression
@@ -119,7 +119,7 @@ class ATVT(OneModel):
     )
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Learn h. Trees choose their number by the plain regression's error on `valid`, where it is given."""
+        """Learn h. Trees choose their number by the plain regression's error on `valid`, if given."""
         self._check()
         data.require_learnable()
         candidates = data.candidates
@@ -144,14 +144,14 @@ class ATVT(OneModel):
         return super()._answer(seen)._replace(facts=lambda: Facts(moved=self.moved))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
-        """Those of h: what each feature adds to the scores of these `rows` of the documents `seen`."""
+        """Return the terms of h: what each feature adds to the scores of `rows` of the documents `seen`."""
         source = self.regressor_
         if not isinstance(source, Transparent):
             return no_sum(type(source))
         return Terms.of(seen, rows, source.contributions(seen.features[rows]))
 
     def form(self) -> Form:
-        """That of h."""
+        """Return the form of h."""
         if isinstance(self.regressor_, Transparent):
             return self.regressor_.form()
         return Refusal(
@@ -178,10 +178,10 @@ class ATVT(OneModel):
         return worth[data.labels]
 
     def _weights(self, data: Judged) -> _Weights | None:
-        """How much every row and every query counts, 1 on average; refused where the objective has no place for it."""
+        """Return the weight of every row and query, 1 on average; raise DataError if the objective cannot use them."""
         if data.query_weights is None and data.document_weights is None:
             return None
-        if self.rounds and not np.inf == self.scale_penalty == self.shift_penalty:  # else plain regression
+        if self.rounds and not np.inf == self.scale_penalty == self.shift_penalty:  # otherwise it is plain regression
             refuse_weights(data, "ATVT", "every query's α and β count all of its documents the same", queries=False)
             if self.per == "class" or self.transform == "monotone":
                 why = f"with per={self.per!r} and transform={self.transform!r} it transforms rows without weights"
@@ -192,7 +192,7 @@ class ATVT(OneModel):
         return _Weights(rows / rows.mean(), by_query / rows.mean())
 
     def _first(self, data: Judged, targets: Floats, valid: Judged | None, given: _Weights | None) -> tuple[Any, bool]:
-        """Plain regression, which does not depend on the penalties, and whether `valid` chose its number of trees."""
+        """Fit plain regression, which ignores the penalties; also return whether `valid` chose the tree count."""
         features, weights = data.candidates.features, np.ones(len(targets)) if given is None else given.rows
         watched = valid is not None and isinstance(self.regressor, Watching)
 
@@ -202,11 +202,11 @@ class ATVT(OneModel):
                 return regressor.fit(features, targets, weights)
             return regressor.fit_watching(features, targets, weights, valid.candidates.features, self._targets(valid))
 
-        # Fitted again later on: a copy, so that the next setting of a grid finds it as it is.
+        # It will be fitted again: copy it, so that the next setting of a grid finds the cached one unchanged.
         return copy.copy(cached("plain regression", (self.regressor, self.values, id(valid)), data, made)), watched
 
     def _groups(self, data: Judged) -> _Groups:
-        """Which rows are transformed together."""
+        """Return the rows that share a transformation."""
         if self.per == "query":
             return _Groups(np.arange(len(data)), data.candidates.starts, None)
         names = ["" if name is None else name for name in data.classes]
@@ -222,7 +222,7 @@ class ATVT(OneModel):
     def _alternate(
         self, targets: Floats, candidates: Candidates, groups: _Groups, growth: Mapping[str, int]
     ) -> Transforms:
-        """(α, β), h, (α, β), h, …: the (α, β) of every query, of all rounds together."""
+        """Alternate (α, β), h, (α, β), h, …; return the (α, β) of every query, composed over all rounds."""
         fitted = self.regressor_.predict(candidates.features)
         whole = Transforms.none(len(candidates))
         step = _Step(whole, targets, 0.0)
@@ -241,20 +241,20 @@ class ATVT(OneModel):
         return whole
 
     def _change(self, before: Transforms, found: Transforms) -> float:
-        """How much α and β have changed since the last round."""
+        """Return how much α and β have changed since the last round."""
         changes = [now - then for now, then in zip(found, before, strict=True)]
         if self.stop == "norms":
             return float(sum(np.linalg.norm(each) for each in changes))
         return max(float(np.mean(np.abs(each))) for each in changes)
 
     def _step(self, targets: Floats, fitted: Floats, candidates: Candidates, groups: _Groups) -> _Step:
-        """The best transformation of every group, given h."""
+        """Return the best transformation of every group, given h."""
         y, h = groups.together(targets), groups.together(fitted)
         if self.transform == "monotone":
             goals, cost = bent(y, h, groups.starts, self.shift_penalty)
             lines = nearest_lines(y, goals, groups.starts)
             return _Step(groups.by_query(lines), groups.apart(goals), cost)
-        # Running, updating: the targets are transformed to fit h, not h to fit the targets, so the two swap roles.
+        # In running and updating, targets are transformed to fit h, not h to fit targets, so the two swap roles.
         held: Any = {"scale_penalty": self.scale_penalty, "shift_penalty": self.shift_penalty, "penalty": self.penalty}
         goal, mover = (y, h) if self.variant == "weighted" else (h, y)
         each = transforms(goal, mover, groups.starts, nonnegative=bool(self.nonnegative), **held)
@@ -272,7 +272,7 @@ class ATVT(OneModel):
         growth: Mapping[str, int],
         weights: _Weights | None,
     ) -> bool:
-        """Refit h to the transformed targets; False, and the last h stays, where no query is left."""
+        """Refit h to the transformed targets; return False and keep the last h if no query is left."""
         rows = np.ones(len(targets)) if weights is None else weights.rows
         if self.variant != "weighted":
             self.regressor_.fit(candidates.features, step.targets, rows, **growth)
@@ -288,7 +288,7 @@ class ATVT(OneModel):
     def _objective(
         self, targets: Floats, fitted: Floats, candidates: Candidates, step: _Step, weights: _Weights | None
     ) -> float:
-        """Squared errors and penalties of this round's step."""
+        """Return the squared errors plus the penalties of this round's step."""
         rows = None if weights is None else weights.rows
         held = self.regressor_.l2 * self.regressor_.squared_norm if hasattr(self.regressor_, "squared_norm") else 0.0
         if self.variant == "weighted":
@@ -315,14 +315,14 @@ class ATVT(OneModel):
 
 
 class _Weights(NamedTuple):
-    """How much every row and every query counts."""
+    """The weight of every row and every query."""
 
     rows: Floats
     queries: Floats
 
 
 class _Step(NamedTuple):
-    """One round's transformations: α and β of every query, the targets they give, and their penalties."""
+    """One round's transformations: α and β of every query, the resulting targets, and the penalties."""
 
     found: Transforms
     targets: Floats
@@ -330,19 +330,19 @@ class _Step(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """Rows that are transformed together: those of a query, or of all queries of a class."""
+    """Rows that share a transformation: those of a query, or of all queries of a class."""
 
     of_query: Ints
     starts: Ints
-    order: Ints | None  # rows brought together, group by group; None: they are already
+    order: Ints | None  # rows sorted by group; None if they already are
     weights: _Weights | None = None
 
     def together(self, values: Floats) -> Floats:
-        """Values of rows, group by group."""
+        """Return row values sorted by group."""
         return values if self.order is None else values[self.order]
 
     def apart(self, values: Floats) -> Floats:
-        """Values in the order of the rows again."""
+        """Return values in the original row order."""
         if self.order is None:
             return values
         found = np.empty_like(values)
@@ -350,5 +350,5 @@ class _Groups(NamedTuple):
         return found
 
     def by_query(self, found: Transforms) -> Transforms:
-        """The numbers of every query, given those of every group."""
+        """Expand the numbers of every group to its queries."""
         return Transforms(found.scale[self.of_query], found.shift[self.of_query])

@@ -1,7 +1,7 @@
-"""A blend of several rankers: the weighted sum of their scores, normalised within the query.
+"""A blend of several rankers: the weighted sum of their scores, normalized within the query.
 
-The weights are the same for all queries, or those of each query by how well every ranker ranked the most similar
-training queries [lin2011]_.
+The weights are the same for all queries, or depend on how well every ranker ranked the most similar training queries
+[lin2011]_.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from querywise.runtime.stored import FITTED, SHARE, Absent, Known, Optional, Sev
 SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")
 _STEPS = (0.2, 0.1, 0.05)  # how much weight moves from one ranker to another at a time
-_FEW = 4096  # documents: of more, what is shared takes less time than what is not
+_FEW = 4096  # documents up to which sharing work between forests is faster
 TOP = 10
-_FEWEST = 20  # cross-validated queries; from fewer nothing is learned
+_FEWEST = 20  # cross-validated queries; with fewer, nothing is learned
 
 
 @dataclass(eq=False, repr=False)
@@ -54,15 +54,15 @@ class Blend(AnyRanker):
     """The weighted sum of several rankers' scores.
 
     Args:
-        rankers: one or more, in a list. Copies are fitted; one that is fitted already is fitted anew.
-        scores: how a ranker's scores are made comparable within a query. "standard" takes their mean away and divides
-            by their spread, "rank" puts the share of documents each one is above; a query that a ranker scores all
-            alike is 0 there, or ½.
+        rankers: one or more, in a list. Copies are fitted; one that is already fitted is fitted anew.
+        scores: how a ranker's scores are made comparable within a query. "standard" subtracts their mean and divides by
+            their spread, "rank" takes the share of documents that each one is above; where a ranker scores all
+            documents of a query alike, they become 0, or ½.
         weights: "equal", or "learned" on validation queries by `measure`; without validation queries they are equal.
-        measure: the measure that learned weights maximise: map, ndcg or ndcg@k.
+        measure: the measure that learned weights maximize: map, ndcg or ndcg@k.
         shrinkage: how far learned weights are shrunk towards equal ones, 0 not at all and 1 entirely. Rankers that stop
-            early on those queries look better there than they are, and a few queries decide by luck: shrinkage answers
-            both.
+            early on those queries look better there than they are, and a few queries decide by luck: shrinkage reduces
+            both effects.
 
     After fit, `rankers_` are the fitted rankers and `weights_` their weights, which sum to 1.
 
@@ -86,10 +86,10 @@ class Blend(AnyRanker):
     stored = contents(FITTED, rankers_=Several(part(Ranker), "rankers>0"), weights_=floats("rankers"))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Fit every ranker, then learn on `valid` how much each counts, if that is asked for."""
+        """Fit every ranker, then learn their weights on `valid`, if `weights` says so."""
         self._check()
         data.candidates.require_moderate()
-        with caching():  # what several rankers need is made once
+        with caching():  # compute what several rankers need only once
             self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
         forget_derived(self)
         self._remember_features(data)
@@ -103,7 +103,7 @@ class Blend(AnyRanker):
         return self.blended(self._scores(seen), seen)
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """Every ranker's answer, with the same weights for all queries."""
+        """Return every ranker's answer, with the same weights for all queries."""
         members, models = self.members(seen), self.several_models()
         return Answer(
             seen,
@@ -121,16 +121,16 @@ class Blend(AnyRanker):
         )
 
     def members(self, candidates: Candidates) -> tuple[Answer, ...]:
-        """How each ranker answers."""
+        """Return each ranker's answer."""
         return tuple(each.answer(candidates) for each in self.rankers_)
 
     def names(self) -> tuple[str, ...]:
-        """What each ranker is called."""
+        """Return the name of each ranker."""
         return tuple(map(_name_of, self.rankers_))
 
     @staticmethod
     def refusal(whose: type) -> Refusal:
-        """Why no engine runs a blend."""
+        """Return the reason why engines cannot run a blend."""
         return depends_on_the_list(
             whose,
             "adds up scores of several rankers, brought to one scale within the query",
@@ -138,7 +138,7 @@ class Blend(AnyRanker):
         )
 
     def scaled(self, candidates: Candidates, /) -> Floats:
-        """Documents × rankers: every ranker's scores, comparable within the query."""
+        """Return documents × rankers: every ranker's scores, comparable within the query."""
         seen = ready(self, candidates)
         return self.comparable(self._scores(seen), seen)
 
@@ -147,9 +147,9 @@ class Blend(AnyRanker):
         return SharedContext.of(self.rankers_)
 
     def _scores(self, seen: Candidates, members: tuple[Answer, ...] | None = None) -> Floats:
-        """Documents × rankers: the scores of each, forests that see the same asked at once where documents are few.
+        """Return documents × rankers: each one's scores; for few documents, forests on the same input run together.
 
-        members: the rankers' answers, where there are any: what one of them finds out is then found once.
+        With the rankers' answers as `members`, what one of them has computed is reused.
         """
         forests = self._forests
         if forests is None or len(seen.features) > _FEW:
@@ -165,16 +165,16 @@ class Blend(AnyRanker):
         return scores
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:
-        """One score per document from any scores of as many rankers, such as each one's own predictions."""
+        """Return one score per document from any scores of as many rankers, such as each one's own predictions."""
         return _weighed(self.comparable(scores, candidates), self.weights_)
 
     def comparable(self, scores: Floats, candidates: Candidates, /) -> Floats:
-        """Documents × rankers: any scores of theirs, on one scale within the query."""
+        """Return documents × rankers: any scores of theirs, on one scale within the query."""
         found = within_query(scores, candidates, ranks=self.scores == "rank")
         return found.z if self.scores == "standard" else found.ranks
 
     def several_models(self) -> FittedModels:
-        """The fitted rankers."""
+        """Return the fitted rankers."""
         return FittedModels(self.rankers_)
 
     def _check(self) -> None:
@@ -197,35 +197,35 @@ class Common:
     blend: Blend
 
     def predict(self, seen: Candidates, /) -> Floats:
-        """One score per document."""
+        """Return one score per document."""
         every = [each.by_everyone() for each in self.blend.members(seen)]
         return self.blend.blended(np.column_stack(every), seen)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Refusal:
-        """None by itself: the parts are those of the rankers."""
+        """Refuse: a blend has no terms of its own; those of its rankers are its parts."""
         return no_sum(type(self.blend))
 
     def form(self) -> Refusal:
-        """None: an engine knows no scale of the query."""
+        """Refuse: an engine does not know the scale of scores within a query."""
         return self.blend.refusal(type(self.blend))
 
 
 def scores_of(members: Sequence[Answer]) -> Floats:
-    """Documents × rankers: the scores of each answer, where what several need is made once."""
+    """Return documents × rankers: the scores of each answer, computing shared inputs once."""
     with caching("context"):
         return side_by_side([each.scores() for each in members])
 
 
 def _fitted(ranker: Ranker, data: Judged, valid: Judged | None) -> Ranker:
-    """A ranker fitted; once for all blends of a grid that have it."""
+    """Fit a ranker; once for all blends of a grid that contain it."""
     return cached("fitted", (ranker, valid), data, lambda: unfitted(ranker).fit(data, valid=valid))
 
 
 def learned_weights(scaled: Floats, worth: Worth) -> Floats:
-    """Weights from 0 up that sum to 1, under which some judged queries are ranked best.
+    """Return non-negative weights that sum to 1 and rank the judged queries best.
 
-    From equal weights on, the one move of weight from one ranker to another that raises the mean over the queries most
-    is made, the first of equals, as long as there is one; then with smaller moves.
+    Starting with equal weights, repeat the move of weight between two rankers that raises the mean over the queries
+    most (the first of ties), as long as one does; then repeat with smaller moves.
     """
     shares = np.full(scaled.shape[1], 1 / scaled.shape[1])
     for step in _STEPS:
@@ -234,7 +234,7 @@ def learned_weights(scaled: Floats, worth: Worth) -> Floats:
 
 
 def _moves(step: float, shares: Floats) -> list[Floats]:
-    """The shares after every move of so much, or of all there is, from one ranker to another."""
+    """Return the shares after every possible move of `step`, or of all there is, from one ranker to another."""
     found = []
     for giver, taker in product(range(len(shares)), repeat=2):
         moved = shares.copy()
@@ -247,25 +247,25 @@ def _moves(step: float, shares: Floats) -> list[Floats]:
 
 def _weighed(scaled: Floats, weights: Floats) -> Floats:
     total: Floats = scaled[:, 0] * weights[0] + 0.0
-    for column in range(1, len(weights)):  # one by one: the same bits whatever rows are beside it
+    for column in range(1, len(weights)):  # one by one: the same bits whatever other rows there are
         total += scaled[:, column] * weights[column]
     return total
 
 
 def _name_of(thing: object) -> str:
-    """An estimator and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
+    """Describe an estimator and its parts: QueryContext of LambdaMART (rank_xendcg)."""
     inner, objective = getattr(thing, "learner", None), getattr(thing, "objective", None)
     said = type(thing).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
     return said if inner is None else f"{said} of {_name_of(inner)}"
 
 
 def score_signals(scores: Floats, candidates: Candidates, usual: Floats) -> Floats:
-    """A row per query of documents × rankers of scores, whatever scale each ranker has.
+    """Return a row of scale-free signals per query, from documents × rankers of scores.
 
-    For every two rankers their rank correlation, and how much of their top ten they have in common; for every ranker
-    the spread of its scores beside its `usual` one, from 0 up to 1 and ½ where they are the same, and the distance of
-    its first document from its tenth in spreads; then the length of the list, its logarithm. The order of a query's
-    documents changes no bit. Rankers that score all documents alike agree with each other, and with no other one.
+    For every two rankers their rank correlation, and the overlap of their top tens; for every ranker the spread of its
+    scores relative to its `usual` one, from 0 to 1 with ½ for the same, and the distance of its first document from its
+    tenth in spreads; then the logarithm of the list's length. The order of a query's documents changes no bit. Rankers
+    that score all documents alike agree with each other, and with no other one.
 
     >>> two = Candidates(np.zeros((3, 1)), np.array([0, 3]), ("q",))
     >>> score_signals(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]), two, np.array([1.0, 1.0]))[0].round(2)
@@ -296,14 +296,14 @@ def score_signals(scores: Floats, candidates: Candidates, usual: Floats) -> Floa
 
 
 def usual_spreads(scores: Floats, candidates: Candidates) -> Floats:
-    """The mean spread of each ranker's scores within a query."""
+    """Return the mean spread of each ranker's scores within a query."""
     spreads = within_query(scores, candidates, ranks=False).spreads
     usual: Floats = spreads.mean(axis=0) if len(spreads) else np.ones(scores.shape[1])
     return usual
 
 
 def _correlation(one: Floats, other: Floats) -> float:
-    """Of numbers whose means are 0."""
+    """Return the correlation of numbers whose means are 0."""
     lengths = [float((each * each).sum()) for each in (one, other)]
     if min(lengths) == 0:
         return float(max(lengths) == 0)
@@ -313,8 +313,10 @@ def _correlation(one: Floats, other: Floats) -> float:
 class CrossFitted(NamedTuple):
     """The training queries under rankers that never saw their labels.
 
-    score_signals: a row per query. values: the measure, queries × options: each ranker alone, then the
-    blend.
+    Attributes:
+        score_signals: A row per query.
+        values: The measure, queries × options: each ranker alone, then the blend.
+
     """
 
     score_signals: Floats
@@ -322,7 +324,7 @@ class CrossFitted(NamedTuple):
 
     @property
     def gains(self) -> Floats:
-        """Queries × rankers: how much better than the blend."""
+        """Queries × rankers: the advantage over the blend."""
         gains: Floats = self.values[:, :-1] - self.values[:, -1:]
         return gains
 
@@ -334,9 +336,9 @@ class CrossFitted(NamedTuple):
 
 @dataclass(frozen=True)
 class CrossFitting:
-    """How training queries are scored by a blend fitted without them."""
+    """Scores training queries by a blend fitted without them."""
 
-    whose: str  # class, named in errors
+    whose: str  # the class, named in errors
     blend: Blend
     view: QueryView | None
     folds: int
@@ -344,7 +346,7 @@ class CrossFitting:
     seed: int
 
     def check(self) -> None:
-        """Refuse what cannot be cross-fitted."""
+        """Raise DataError for a blend or view that cannot be cross-fitted."""
         if not isinstance(self.blend, Blend):
             raise DataError(
                 f"{self.whose} needs a Blend, as in {self.whose}(Blend([RankSVM(), LambdaMART()])); got {self.blend!r}."
@@ -359,7 +361,7 @@ class CrossFitting:
                 )
 
     def over(self, data: Judged, valid: Judged | None) -> CrossFitted | None:
-        """Every query ranked by a blend that was fitted without it and its group; None where there are too few."""
+        """Rank every query by a blend that was fitted without it and its group; None if there are too few queries."""
         if len(data) < _FEWEST or len(np.unique(data.groups)) < self.folds:
             return None
         turned = content_order(data, by_labels=False)[np.random.default_rng(self.seed).permutation(len(data))]
@@ -367,7 +369,7 @@ class CrossFitting:
         kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
         if not all(data.pairs[part].any() for part in kept):
             return None
-        # Whatever the measure, the folds are fitted once.
+        # The folds are fitted once for all measures.
         settings = (self.blend, self.view, self.folds, self.seed, valid)
         parts = cached("held out", settings, data, lambda: self._held_out(data, held, kept, valid))
         found: list[Floats] = [np.zeros(0)] * len(data)
@@ -381,7 +383,7 @@ class CrossFitting:
     def _held_out(
         self, data: Judged, held: Sequence[Ints], kept: Sequence[Ints], valid: Judged | None
     ) -> list[_HeldOut]:
-        """The queries of each fold scored by a blend fitted on the others."""
+        """Score the queries of each fold by a blend fitted on the others."""
         fixed = [None if isinstance(each, FollowsRanker) else unfitted(each).fit(data) for each in views_of(self.view)]
         with not_caching():
             return [
@@ -405,7 +407,7 @@ class CrossFitting:
         return _HeldOut(blend, scores, signals_and_places(scores, ours, usual, views))
 
     def _values(self, part: _HeldOut, ours: Judged) -> Floats:
-        """Queries × options: the measure of each option on held-out queries."""
+        """Return queries × options: the measure of each option on held-out queries."""
         worth = Worth(ours, self.measure)
         options = [*part.blend.comparable(part.scores, ours.candidates).T]
         options.append(part.blend.blended(part.scores, ours.candidates))
@@ -413,7 +415,7 @@ class CrossFitting:
 
 
 class _HeldOut(NamedTuple):
-    """Queries scored by a blend fitted on others: the scores, and the signals made of them."""
+    """Queries scored by a blend fitted on others: the scores, and the signals computed from them."""
 
     blend: Blend
     scores: Floats
@@ -421,14 +423,14 @@ class _HeldOut(NamedTuple):
 
 
 def views_of(view: QueryView | None) -> tuple[QueryView, ...]:
-    """The views, side by side; those without a reference use no label, and are fitted on all training queries."""
+    """Return the single views; those without a reference use no labels, and are fitted on all training queries."""
     if view is None:
         return ()
     return tuple(view.views) if isinstance(view, SideBySide) else (view,)
 
 
 def signals_and_places(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[QueryView]) -> Floats:
-    """A row per query: the signals of its scores, and its position in the views."""
+    """Return a row per query: the signals of its scores, and its position in the views."""
     places = [np.asarray(each.points(candidates)) for each in views]
     return np.hstack([score_signals(scores, candidates, usual), *places])
 
@@ -440,8 +442,8 @@ class NearbyBlend(AnyRanker):
     SelectRanker's rule over any rankers: a weight is the sum of `measure` (map, ndcg or ndcg@k) of the ranker on the k
     nearest training queries, each scored by a blend that was fitted on other `folds`, times the blend's own weight.
     k: their number, or, between 0 and 1, their share. Distance uses no labels: how far the rankers agree, how spread
-    their scores are (`score_signals`), and the position in a view, if one is given, but no
-    GradientView or LearnedMetric. floor: rankers below such a share of the largest weight are left out.
+    their scores are (`score_signals`), and the position in a view, if one is given, other than GradientView or
+    LearnedMetric. floor: rankers below this share of the largest weight are left out.
     """
 
     blend: Blend
@@ -483,7 +485,7 @@ class NearbyBlend(AnyRanker):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """Training queries lie among the signals of the rankers' scores and the coordinates of the views."""
+        """Check that training queries are points of score signals and view coordinates."""
         if self.nearest_ is None:
             return
         require(hasattr(self, "scaling_") and hasattr(self, "values_"), "NearbyBlend.scaling_ or values_ is missing")
@@ -493,7 +495,7 @@ class NearbyBlend(AnyRanker):
         known.tie("coordinates", signals + places, "NearbyBlend.views_")
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """Every ranker's answer, with weights of its own for each query."""
+        """Return every ranker's answer, with weights for each query."""
         blended, options = self.blend_.answer(seen), self.several_models()
         every = Once(lambda: scores_of(blended.members))
         weights = Once(lambda: self._weights(every(), seen))
@@ -518,7 +520,7 @@ class NearbyBlend(AnyRanker):
         )
 
     def _place(self, seen: Candidates) -> Place | None:
-        """What decides which training queries count; nothing where the blend's own weights do."""
+        """Return what decides which training queries count; None if the blend's own weights are used."""
         if self.nearest_ is None:
             return None
         views = self.views_
@@ -526,11 +528,11 @@ class NearbyBlend(AnyRanker):
         return Place(by, vectorless=lambda: without_vector(seen, *views))
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
-        """Queries × rankers: how much each counts."""
+        """Return queries × rankers: the weight of each."""
         return self.answer(candidates).local.shares().toarray()
 
     def several_models(self) -> FittedModels:
-        """Each ranker alone, then the blend with its own weights."""
+        """Return each ranker alone, then the blend with its own weights."""
         return FittedModels((*self.blend_.rankers_, self.blend_))
 
     def _weights(self, scores: Floats, candidates: Candidates) -> Floats:
@@ -539,5 +541,5 @@ class NearbyBlend(AnyRanker):
             return shares
         places = self.scaling_.apply(signals_and_places(scores, candidates, self.usual_, self.views_))
         served = shares * (self.nearest_.weights(places) @ self.values_)
-        # Where every ranker's measure is 0 on the neighbours, the blend's own weights are used.
+        # Where every ranker's measure is 0 on the neighbors, use the blend's own weights.
         return without_the_weak(normalised(np.where(served.any(axis=1, keepdims=True), served, shares)), self.floor)

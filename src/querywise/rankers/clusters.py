@@ -48,14 +48,14 @@ from querywise.runtime.stored import (
     part,
 )
 
-_ENOUGH = 2  # queries to learn from without which a group gets the global model
+_ENOUGH = 2  # a group with fewer queries to learn from gets the global model
 
 
 @dataclass(eq=False, repr=False)
 class GroupModels:
     """A model for each group of training queries, and the global one.
 
-    Groups with fewer than two queries to learn from get a row of everyone: their model is the global one.
+    Groups with fewer than two queries to learn from are trained on all queries: their model is the global one.
     """
 
     view: QueryView
@@ -92,19 +92,19 @@ class GroupModels:
 
     @property
     def sizes(self) -> Sizes:
-        """How many groups there are, and how many of them have one query to learn from, or none."""
+        """The number of groups, and how many of them have only one query to learn from, or none."""
         return Sizes(len(self.teachers_), int(np.sum(self.teachers_ == 1)), int(np.sum(self.teachers_ == 0)))
 
     def points(self, candidates: Candidates) -> Floats:
-        """The queries' positions in the view."""
+        """Return the queries' positions in the view."""
         return cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
 
     def distances(self, candidates: Candidates) -> Floats:
-        """Queries × groups."""
+        """Return distances, queries × groups."""
         return self.grouping_.distances(self.points(candidates))
 
     def blend(self, candidates: Candidates, weights: Floats) -> Floats:
-        """Scores by mixtures of the models, by the global one where all weights are 0."""
+        """Return scores by mixtures of the models, or by the global one where all weights are 0."""
         return local_or_global(
             candidates,
             weights.sum(axis=1) > 0,
@@ -113,7 +113,7 @@ class GroupModels:
         )
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
-        """The group nearest to each query's relevant documents; −1 without any, None in another view."""
+        """Return the group nearest to each query's relevant documents, −1 without any; None in a view of queries."""
         points = relevant_points(self.view_, data)
         if points is None:
             return None
@@ -121,7 +121,7 @@ class GroupModels:
 
 
 class _Grouped(AnyRanker):
-    """What the three have in common, once `groups_` is fitted."""
+    """The common part of the three rankers, once `groups_` is fitted."""
 
     groups_: GroupModels
 
@@ -140,7 +140,7 @@ class _Grouped(AnyRanker):
         return self.groups_
 
     def _picked(self, seen: Candidates, choose: Callable[[], Ints]) -> Answer:
-        """The answer that scores each query by the model of one group."""
+        """Return the answer that scores each query by the model of one group."""
         groups = self.groups_
         whom, every = "queries nearest to cluster {}".format, np.ones(len(groups.models_), np.bool_)
         return picked(
@@ -160,19 +160,19 @@ class _Grouped(AnyRanker):
 
     @property
     def sizes(self) -> Sizes:
-        """How many clusters there are, and how many of them have one query to learn from, or none."""
+        """The number of clusters, and how many of them have only one query to learn from, or none."""
         return self._groups().sizes
 
     def several_models(self) -> Models:
-        """The models of the clusters."""
+        """Return the models of the clusters."""
         return self._groups().models_
 
     def routed_by_relevance(self, data: Judged, /) -> Ints | None:
-        """The model nearest to each query's true relevant documents; None where the view does not place documents."""
+        """Return the model nearest to each query's relevant documents; None if the view does not place documents."""
         return self._groups().routed_by_relevance(data)
 
     def places(self, candidates: Candidates, /) -> Floats:
-        """Each query's position in the view."""
+        """Return each query's position in the view."""
         return self._required(candidates).points(candidates)
 
 
@@ -184,17 +184,18 @@ class Naive(_Grouped):
     that holds one of its relevant documents. A cluster with fewer than two queries to learn from has the global model.
 
     Args:
-        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-        clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
-        top: how many of the single model's best documents give a query its position, from 1 up.
+        learner: the learner of each model, unfitted: RankSVM() or any other; ranking SVMs are all trained together.
+        clusters: the number of clusters, a whole number from 1 up, or a share of the training queries, a float above 0
+            and up to 1.
+        top: the number of the single model's best documents that give a query its position, from 1 up.
         view: None is the paper's clustering; with one, such as TextView(), the training queries themselves are
             clustered in it.
-        softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see
+        softness: 0 puts a training query only into its nearest cluster; above 0 it also belongs to others, see
             Clusters.
-        seed: where the clustering starts; the same seed gives the same clusters.
+        seed: the random start of the clustering; the same seed gives the same clusters.
 
     Raises:
-        DataError: A parameter out of its range, and training data without a relevant document.
+        DataError: A parameter is out of range, and training data without a relevant document.
 
     >>> from querywise import Naive, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -212,17 +213,17 @@ class Naive(_Grouped):
     seed: int = 0
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Cluster, and train a model per cluster; a learner that stops early does so on `valid`."""
+        """Cluster, and train a model per cluster; a learner with early stopping uses `valid`."""
         self._fit_groups(_by_relevance_or_view(self, self.top), self.learner, data, valid)
         return self
 
     def chosen(self, candidates: Candidates, /) -> Ints:
-        """The number of the model that answers each query."""
+        """Return the index of the model that scores each query."""
         chosen: Ints = nearest_centre(self._required(candidates).distances(candidates))
         return chosen
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
-        """Queries × models: 1 for the model that answers."""
+        """Return queries × models: 1 for the model that scores the query."""
         chosen = self.chosen(candidates)
         weights = np.zeros((len(candidates), len(self.several_models())))
         weights[np.arange(len(chosen)), chosen] = 1.0
@@ -232,12 +233,12 @@ class Naive(_Grouped):
         return self.groups_.models_.pick(seen, self.chosen(seen))
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """The model of the cluster nearest to each query."""
+        """Return the answer by the model of the cluster nearest to each query."""
         return self._picked(seen, lambda: self.chosen(seen))
 
 
 class _Blended(_Grouped):
-    """The two that blend all models, by the `model_weights` of each."""
+    """The common part of the two that blend all models by `model_weights`."""
 
     model_weights: Callable[[Candidates], Floats]
 
@@ -245,7 +246,7 @@ class _Blended(_Grouped):
         return self.groups_.blend(seen, self.model_weights(seen))
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """A mixture of all models for each query."""
+        """Return the answer by a mixture of all models for each query."""
         weights = Once(lambda: self.model_weights(seen))
         why = depends_on_the_list(
             type(self),
@@ -268,20 +269,21 @@ class Transform(_Blended):
     model at distance d from it has a weight in proportion to 1 / (0.1 + d).
 
     Args:
-        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-        clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
+        learner: the learner of each model, unfitted: RankSVM() or any other; ranking SVMs are all trained together.
+        clusters: the number of clusters, a whole number from 1 up, or a share of the training queries, a float above 0
+            and up to 1.
         reference: the first of the two, a feature by name or number from 0 or a ranker, None the feature that ranks the
             training queries best; the second is the single model.
-        top: how many best documents of each model, whose mean score is the coordinate; from 1 up.
+        top: the number of each model's best documents whose mean score is the coordinate; from 1 up.
         view: another view instead of the plane, such as TextView().
         floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the
             best.
-        softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see
+        softness: 0 puts a training query only into its nearest cluster; above 0 it also belongs to others, see
             Clusters.
-        seed: where the clustering starts; the same seed gives the same clusters.
+        seed: the random start of the clustering; the same seed gives the same clusters.
 
     Raises:
-        DataError: A parameter out of its range, and training data in which no document is preferred to another.
+        DataError: A parameter is out of range, and training data without any preference between documents.
 
     >>> from querywise import RankSVM, Transform, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -304,7 +306,7 @@ class Transform(_Blended):
     stored = contents(floor=SHARE)
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Cluster, and train a model per cluster; a learner that stops early does so on `valid`."""
+        """Cluster, and train a model per cluster; a learner with early stopping uses `valid`."""
         check_floor(self.floor)
         plane = TwoModels(_or_best_feature(self.reference), None, self.top)
         grouping = Clusters(self.clusters, softness=self.softness, seed=self.seed)
@@ -313,40 +315,39 @@ class Transform(_Blended):
         return self
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
-        """Queries × models: how much each counts; a row sums to 1."""
+        """Return queries × models: the weight of each; a row sums to 1."""
         return without_the_weak(by_distance(self._required(candidates).distances(candidates)), self.floor)
 
 
 @dataclass(eq=False, repr=False)
 class SelectRanker(_Blended):
-    """Naive's models, blended; a model's weight is the sum of its average precision on the queries most like this one.
+    """Naive's models, blended; a model's weight is the sum of its average precision on the most similar queries.
 
-    A training query is like this one to a model where the model's scores of its documents diverge from the reference's
-    as much as here, by the Kullback-Leibler divergence (see Divergence). The weights of a query's models are brought to
-    the sum 1.
+    For a model, a training query is similar if the model's scores of its documents diverge from the reference's as much
+    as they do here, by the Kullback-Leibler divergence (see Divergence). The weights of a query's models sum to 1.
 
     Args:
-        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-        clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
-        k: how many training queries decide a model's weight: of those of its own cluster, the k whose divergence is
+        learner: the learner of each model, unfitted: RankSVM() or any other; ranking SVMs are all trained together.
+        clusters: the number of clusters, a whole number from 1 up, or a share of the training queries, a float above 0
+            and up to 1.
+        k: the number of training queries that decide a model's weight: the k of its own cluster whose divergence is
             nearest to that of the query; the weight is the sum of their average precision under the model. A whole
-            number from 1 up; a smaller cluster counts with all it has, and for less. With a small k weights differ more
-            from query to query; with one as large as the largest cluster they are the same for all.
-        with_relevant: choose these k among the training queries that have a relevant document, our reading of the
-            filter in the paper's Algorithm 2. Clusters of relevant documents have no others; with a `view` there may be
-            some, and they count 0.
+            number from 1 up; a cluster with fewer queries uses all of them, and weighs less. With a small k weights
+            differ more from query to query; with a k of the size of the largest cluster they are the same for all.
+        with_relevant: choose these k among the training queries that have a relevant document, our reading of the filter in the paper's Algorithm 2. Clusters of relevant documents have only such queries; with a `view` there may be others,
+            which count 0.
         reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries
             best.
         view: None clusters the relevant documents; with a view, such as TextView(), the training queries are clustered
             in it.
         floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the
             best.
-        softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see
+        softness: 0 puts a training query only into its nearest cluster; above 0 it also belongs to others, see
             Clusters.
-        seed: where the clustering starts; the same seed gives the same clusters.
+        seed: the random start of the clustering; the same seed gives the same clusters.
 
     Raises:
-        DataError: A parameter out of its range, and training data without a relevant document.
+        DataError: A parameter is out of range, and training data without a relevant document.
 
     >>> from querywise import RankSVM, SelectRanker, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -382,7 +383,7 @@ class SelectRanker(_Blended):
         divergence = Divergence(_or_best_feature(self.reference), groups.models_, standardise=False)
         self.divergence_ = cached("divergence", divergence, data, lambda: divergence.fit(data))
         seen, view, members = data.candidates_only(), self.divergence_, groups.grouping_.members_
-        own = np.zeros((len(data), len(groups.models_)), np.bool_)  # a model is looked at on its own queries alone
+        own = np.zeros((len(data), len(groups.models_)), np.bool_)  # a model is only evaluated on its own queries
         own[members.indices, np.repeat(np.arange(members.shape[0]), np.diff(members.indptr))] = True
         precision = cached(
             "precision",
@@ -398,18 +399,18 @@ class SelectRanker(_Blended):
         return self
 
     def places(self, candidates: Candidates, /) -> Floats:
-        """The divergence of every model from the reference."""
+        """Return the divergence of every model from the reference."""
         self._required(candidates)
         view = self.divergence_
         return cached("points", view, candidates, lambda: view.points(candidates))
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
-        """Queries × models: how much each counts; a row sums to 1, or is all 0 for the global model."""
+        """Return queries × models: the weight of each; a row sums to 1, or is all 0 for the global model."""
         return without_the_weak(self.similar_.weights(self.places(candidates)), self.floor)
 
 
 def _by_relevance_or_view(ranker: Naive | SelectRanker, top: int) -> GroupModels:
-    """Clusters of relevant documents, or of queries in the view asked for."""
+    """Return groups that are clusters of relevant documents, or of queries in the given view."""
     kind = RelevantClusters if ranker.view is None else Clusters
     grouping = kind(ranker.clusters, softness=ranker.softness, seed=ranker.seed)
     return GroupModels(TopMean(None, top, standardise=False) if ranker.view is None else ranker.view, grouping)
@@ -420,7 +421,7 @@ def _or_best_feature(reference: int | str | Ranker | None) -> int | str | Ranker
 
 
 def _or_everyone(members: csr_array, thin: Bools) -> csr_array:
-    """The rows of the groups, those that are too thin replaced by a row of everyone."""
+    """Return the membership rows of the groups, replacing those with too few queries by all queries."""
     if not thin.any():
         return members
     everyone = csr_array(np.ones((1, members.shape[1])))
@@ -431,19 +432,19 @@ def _or_everyone(members: csr_array, thin: Bools) -> csr_array:
 class QueryClasses(AnyRanker):
     """One model per class of the training queries; a query is classified by a linear SVM on its view.
 
-    The classes come with the queries (`queries.jsonl`: `class`); training queries without one count only for the view
-    and the global model. `f1_` is the classifier's macro F1 over five folds of the training queries.
+    The classes come with the queries (`queries.jsonl`: `class`); training queries without one are used only for the
+    view and the global model. `f1_` is the classifier's macro F1 over five folds of the training queries.
 
     Args:
-        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-        view: what a query is classified by, such as TextView(); None is TopMean, the mean features of the single
-            model's 50 best documents.
+        learner: the learner of each model, unfitted: RankSVM() or any other; ranking SVMs are all trained together.
+        view: the view that a query is classified by, such as TextView(); None is TopMean, the mean features of the
+            single model's 50 best documents.
         known: use the class given with a query, and classify only queries without one; with the true classes of test
-            queries that is an oracle.
-        seed: the same seed gives the same classifier, and the same folds to measure it over.
+            queries this is an oracle.
+        seed: the same seed gives the same classifier, and the same folds to evaluate it on.
 
     Raises:
-        DataError: Training queries none of which has a class.
+        DataError: No training query has a class.
 
     >>> from querywise import QueryClasses, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -471,7 +472,7 @@ class QueryClasses(AnyRanker):
     )
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Train the classifier and a model per class; a learner that stops early does so on `valid`."""
+        """Train the classifier and a model per class; a learner with early stopping uses `valid`."""
         names = _classes(data)
         ready = prepared(unfitted(self.learner), data, valid)
         self.everyone_ = ready.everyone
@@ -486,7 +487,7 @@ class QueryClasses(AnyRanker):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """Up to two classes are told apart by one margin, more by one each."""
+        """Check the classifier's shape: one margin for up to two classes, otherwise one for each."""
         classes = known.sizes["classes"]
         known.tie("margins", classes if classes > 2 else 1, "QueryClasses.slopes_")
 
@@ -509,7 +510,7 @@ class QueryClasses(AnyRanker):
             self.f1_ = float(f1_score(number, guessed, average="macro"))
 
     def chosen(self, candidates: Candidates, /) -> Ints:
-        """The number of the class of each query, given or predicted."""
+        """Return the index of the class of each query, given or predicted."""
         given = self._given(ready(self, candidates))
         return given if (given >= 0).all() else np.where(given >= 0, given, self._predicted(candidates))
 
@@ -520,7 +521,7 @@ class QueryClasses(AnyRanker):
         return np.asarray(found, dtype=np.int64)
 
     def _given(self, candidates: Candidates) -> Ints:
-        """The number of the class given with each query, where `known` is set; −1 otherwise."""
+        """Return the index of the class given with each query if `known` is set; otherwise −1."""
         table = candidates.queries
         if not self.known or table is None or table.classes is None:
             return np.full(len(candidates), -1, dtype=np.int64)
@@ -528,11 +529,11 @@ class QueryClasses(AnyRanker):
         return np.array([numbers.get(name, -1) if name is not None else -1 for name in table.classes], dtype=np.int64)
 
     def several_models(self) -> Models:
-        """The models of the classes."""
+        """Return the models of the classes."""
         return self.models_
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """The model of each query's class; the global one where the class has no model."""
+        """Return the answer by the model of each query's class, or the global one if the class has no model."""
 
         def chosen() -> Ints:
             found = self.chosen(seen)
@@ -565,7 +566,7 @@ def _classes(data: Judged) -> tuple[str | None, ...]:
 
 
 def _parts(number: Ints, groups: Ints, seed: int) -> list[tuple[Ints, Ints]]:
-    """Parts for cross-validation, each as what is learned from and what is held out; none where classes are too small.
+    """Return cross-validation folds as (training, held-out) indices; empty if classes are too small.
 
     No group of queries is on both sides.
     """

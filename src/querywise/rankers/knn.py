@@ -1,4 +1,4 @@
-"""Query-dependent ranking by k nearest neighbours: Online, Offline-1 and Offline-2 [geng2008]_.
+"""Query-dependent ranking by k nearest neighbors: Online, Offline-1 and Offline-2 [geng2008]_.
 
 A query is scored by a model trained on the training queries nearest to it: trained when it arrives (Online), or
 picked from models trained beforehand around every training query, by shared training pairs (Offline-1) or by distance
@@ -41,31 +41,31 @@ from querywise.runtime.parameters import forget_derived, number_of, unfitted
 from querywise.runtime.stored import FITTED, Absent, Added, Known, Optional, Sparse, bools, contents, floats, part
 from querywise.runtime.threads import slices
 
-_TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
-_ONLY = np.zeros(1, np.int64)  # the number of the only model
+_TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding errors
+_ONLY = np.zeros(1, np.int64)  # the index of the only model
 _AT_ONCE = 1_024  # queries whose shared pairs are counted together, and models
-_MANY = 16  # queries for which dense products are faster than sparse ones
+_MANY = 16  # queries from which dense products are faster than sparse ones
 
 
 @dataclass(eq=False, repr=False)
 class KnnOnline(AnyRanker):
-    """A model of its own for every query, trained on its neighbours when it arrives.
+    """A separate model for every query, trained on its neighbors when it arrives.
 
     Args:
-        learner: what each model is, not fitted. RankSVM's curvature is prepared once, so that a query costs one small
-            solve; any other learner is trained anew.
-        k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of
-            them, a float above 0 and up to 1.
-        view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
-            model's 50 best documents.
-        neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the
-            same. With one, such as Radius(2.0), `k` is not looked at.
-        back_off: a share of the training queries; a query farther from its nearest training query than that share of
-            them is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and
-            up to 1; None never backs off, as in the paper.
+        learner: the learner of each model, unfitted. RankSVM's curvature is prepared once, so that a query costs one
+            small solve; any other learner is trained anew.
+        k: the number of training queries that a model is trained on, a whole number from 1 to all of them, or a share
+            of them, a float above 0 and up to 1.
+        view: the view in which queries are compared, such as TextView(); None is TopMean, the mean features of the
+            single model's 50 best documents.
+        neighborhood: which training queries are neighbors, and with which weights; None is the k nearest, all weighted
+            equally. With one, such as Radius(2.0), `k` is ignored.
+        back_off: a share of the training queries, above 0 and up to 1. A query that is farther from its nearest
+            training query than this share of them are from theirs gets the global model, as does a query that the view
+            knows nothing of; None never backs off, as in the paper.
 
     Raises:
-        DataError: A parameter out of its range, and training data in which no document is preferred to another.
+        DataError: A parameter is out of range, and training data without any preference between documents.
 
     >>> from querywise import KnnOnline, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -101,14 +101,14 @@ class KnnOnline(AnyRanker):
         return self._of_one(seen, self.locality_.around(seen, taught=True))
 
     def _of_one(self, seen: Candidates, around: Around) -> Floats:
-        """The scores of one query, without what explains them."""
+        """Return the scores of one query, without explanations."""
         locality = self.locality_
         if around.far()[0] or not locality.has_pairs(around.weights())[0]:
             return self.prepared_.everyone.predict(seen)
         return self.prepared_.models(around.weights(), like=locality.typical).pick(seen, _ONLY)
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """A model of its own for each query that has neighbours to learn from, and is not too far from them."""
+        """Return the answer by a new model for each query that has neighbors to learn from, near enough to it."""
         everyone, locality = self.prepared_.everyone, self.locality_
         around = locality.around(seen, taught=True)
         weights = Once(lambda: without(around.weights(), around.far()))
@@ -134,22 +134,22 @@ class KnnOnline(AnyRanker):
         )
 
     def places(self, candidates: Candidates, /) -> Floats:
-        """Where each query lies in the view."""
+        """Return each query's position in the view."""
         return self.locality_.points(ready(self, candidates))
 
     def distances(self, candidates: Candidates, /) -> Floats:
-        """How far each query is from the nearest training query."""
+        """Return each query's distance from the nearest training query."""
         return self.locality_.distances(self.places(candidates))
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
-        """How much each training query counts for each of these; an empty row is the global model."""
+        """Return the weight of each training query for each of these; an empty row means the global model."""
         around = self.locality_.around(ready(self, candidates), taught=True)
         return without(around.weights(), around.far())
 
 
 @dataclass(eq=False, repr=False)
 class OfflineModels:
-    """Models trained around anchors: every training query, or the centres of clusters of them."""
+    """Models trained around anchors: every training query, or the centers of clusters of them."""
 
     locality: Locality
     models: float | None
@@ -166,7 +166,7 @@ class OfflineModels:
     )
 
     def fit(self, data: Training, learner: Learner, valid: Judged | None, /) -> Self:
-        """Train a model on the neighbours of every anchor."""
+        """Train a model on the neighbors of every anchor."""
         ready = prepared(learner, data, valid)
         self.locality.fit(data, ready.everyone)
         points = self.locality.points_
@@ -182,12 +182,12 @@ class OfflineModels:
         return self
 
     def make_ready(self) -> None:
-        """Make what is looked at for one query: the first query waits no longer than others."""
+        """Build the search indexes now, so that the first query is not slower than others."""
         for searched in (self.locality.one.known, self._anchors):
             _ = searched.coarse
 
     def _check_stored(self, known: Known) -> None:
-        """Unless there are fewer models, there is one for every training query."""
+        """Check that there is a model for every training query, unless there are fewer models."""
         if self.models is None:
             known.tie("models", known.sizes["queries"], "OfflineModels.anchors_")
 
@@ -196,7 +196,7 @@ class OfflineModels:
         return k_means(measured(points, self.locality.metric), asked, self.seed)
 
     def nearest_anchor(self, points: Floats) -> Ints:
-        """The number of the anchor nearest to each point."""
+        """Return the index of the anchor nearest to each point."""
         return self.locality.nearest(points, self._anchors)
 
     @cached_property
@@ -205,7 +205,7 @@ class OfflineModels:
         return self.locality.one.known if self.models is None else self.locality.search(self.anchors_)
 
     def trusted(self, index: Ints, far: Bools) -> Ints:
-        """The models named, −1 for those without training pairs and for queries too far from every training query."""
+        """Replace models without training pairs by −1, and those of queries too far from all training queries."""
         if len(index) == 1:
             return index if index[0] >= 0 and not far[0] and self.usable_[index[0]] else np.array([-1])
         good = (index >= 0) & ~far
@@ -213,9 +213,9 @@ class OfflineModels:
         return np.where(good, index, -1)
 
     def shared_pairs(self, own: csr_array) -> Iterator[Floats]:
-        """How many training pairs each model has in common with each query's neighbours; shared places count in part.
+        """Yield how many training pairs each model shares with each query's neighbors; tied neighbors count in part.
 
-        Without shared places these are whole numbers, so that many queries at once give what each alone does.
+        Without ties these are whole numbers, so that a batch of queries gives the same result as each query alone.
         """
         most = self.members_.data.max(initial=1.0)
         for rows in slices(own.shape[0], _AT_ONCE):
@@ -231,7 +231,7 @@ class OfflineModels:
             yield from found
 
     def _shared_in_whole(self, pairs: Floats) -> Floats:
-        """Pairs summed over each model's training queries; for many queries by dense products, exact in integers."""
+        """Return pairs summed over each model's training queries, by dense products (exact) for many queries."""
         if len(pairs) < _MANY or not self._counted:
             return np.asarray(self.members_ @ pairs.T).T
         found = np.empty((len(pairs), self.members_.shape[0]))
@@ -247,11 +247,11 @@ class OfflineModels:
 
     @cached_property
     def _parted(self) -> Ints:
-        """The models among whose training queries some share a place, and count in part."""
+        """The models with tied training queries, which count in part."""
         return np.unique(np.searchsorted(self.members_.indptr, np.flatnonzero(self.members_.data != 1), "right") - 1)
 
     def _shared_in_part(self, own: csr_array) -> Floats:
-        """The same of one query, where equally near training queries share places."""
+        """Return the shared pairs of one query whose neighbors include ties."""
         pairs, part = np.zeros(own.shape[1]), np.zeros(own.shape[1])
         pairs[own.indices], part[own.indices] = self.locality.pairs_[own.indices], own.data
         smaller = np.minimum(self.members_.data, part[self.members_.indices])
@@ -259,51 +259,51 @@ class OfflineModels:
         return np.asarray(common @ pairs).ravel()
 
     def gradients(self) -> Floats | None:
-        """Training queries × features: the gradient of each one's loss at the global model, where known."""
+        """Return training queries × features: the gradient of each one's loss at the global model, if known."""
         found: Floats | None = getattr(self, "gradients_", None)  # not in models saved by older versions
         return found
 
     def whom(self, number: int) -> str:
-        """Which queries a model is for, in words."""
+        """Return which queries a model is for, in words."""
         if self.models is None:
             return f"queries nearest to training query {self.locality.query_ids_[number]}"
         return f"queries nearest to centre {number}"
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
-        """The model nearest to each query's relevant documents; −1 without any, None in another view."""
+        """Return the model nearest to each query's relevant documents, −1 without any; None in a view of queries."""
         points = relevant_points(self.locality.view_, data)
         if points is None:
             return None
         return np.where(has_relevant(data), self.nearest_anchor(points), -1)
 
     def training_queries(self, index: Ints) -> csr_array:
-        """The rows of the models named; empty for −1."""
+        """Return the training rows of these models; empty for −1."""
         return without(self.members_[np.maximum(index, 0)], index < 0)
 
 
 @dataclass(eq=False, repr=False)
 class KnnOffline2(AnyRanker):
-    """Models trained beforehand around every training query; a query is scored by the nearest one's.
+    """Models trained in advance around every training query; a query is scored by that of the nearest one.
 
-    Of equally near ones the first by their coordinates scores it; training queries that coincide have the same model.
+    Ties go to the first by coordinates; training queries that coincide have the same model.
 
     Args:
-        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-        k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of
-            them, a float above 0 and up to 1.
-        view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
-            model's 50 best documents.
-        neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the
-            same. With one, such as Radius(2.0), `k` is not looked at.
-        back_off: a share of the training queries; a query farther from its nearest training query than that share of
-            them is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and
-            up to 1; None never backs off, as in the paper.
-        models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as
-            `k`. None keeps all.
-        seed: where that clustering starts.
+        learner: the learner of each model, unfitted: RankSVM() or any other; ranking SVMs are all trained together.
+        k: the number of training queries that a model is trained on, a whole number from 1 to all of them, or a share
+            of them, a float above 0 and up to 1.
+        view: the view in which queries are compared, such as TextView(); None is TopMean, the mean features of the
+            single model's 50 best documents.
+        neighborhood: which training queries are neighbors, and with which weights; None is the k nearest, all weighted
+            equally. With one, such as Radius(2.0), `k` is ignored.
+        back_off: a share of the training queries, above 0 and up to 1. A query that is farther from its nearest
+            training query than this share of them are from theirs gets the global model, as does a query that the view
+            knows nothing of; None never backs off, as in the paper.
+        models: the number of models to keep, around the centers of as many clusters of training queries; a number or a
+            share, as for `k`. None keeps all.
+        seed: the random start of that clustering.
 
     Raises:
-        DataError: A parameter out of its range, and training data in which no document is preferred to another.
+        DataError: A parameter is out of range, and training data without any preference between documents.
 
     >>> from querywise import KnnOffline2, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -324,13 +324,13 @@ class KnnOffline2(AnyRanker):
     stored = contents(FITTED, offline_=part(OfflineModels), back_off=Added(None))
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
-        """Train the models; a learner that stops early does so on `valid`."""
+        """Train the models; a learner with early stopping uses `valid`."""
         locality = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.offline_ = OfflineModels(locality, self.models, self.seed).fit(data, unfitted(self.learner), valid)
         return self
 
     def takes_parts(self) -> bool:
-        """Whether it can be fitted on shards: as its learner can, in the usual view by it or by a feature."""
+        """Whether it can be fitted on shards: if its learner can, with a TopMean view by the model or a feature."""
         usual = self.view is None or (isinstance(self.view, TopMean) and _is_named(self.view.reference))
         return takes_parts(self.learner) and usual
 
@@ -339,7 +339,7 @@ class KnnOffline2(AnyRanker):
         return scores_by(offline.models_, self._chosen(offline.locality.around(seen)), seen, offline.everyone_)
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """The stored model nearest to each query."""
+        """Return the answer by the stored model nearest to each query."""
         offline, locality = self.offline_, self.offline_.locality
         around = locality.around(seen)
         chosen = Once(lambda: self._chosen(around))
@@ -356,12 +356,12 @@ class KnnOffline2(AnyRanker):
         return picked(seen, offline.everyone_, offline.models_, stored, chosen, place=place)
 
     def _chosen(self, around: Around) -> Ints:
-        """The number of the model that scores each query; −1 is the global model."""
+        """Return the index of the model that scores each query; −1 is the global model."""
         return self.offline_.trusted(self._index(around), around.far())
 
     def _index(self, around: Around) -> Ints:
-        """The number of the model for each query, whether it is to be trusted or not."""
-        if self.models is None:  # there is one around every training query
+        """Return the index of the model for each query, trusted or not."""
+        if self.models is None:  # one around every training query
             return around.nearest()
         return self._cached_index(around.points(), self.offline_.nearest_anchor)
 
@@ -371,53 +371,53 @@ class KnnOffline2(AnyRanker):
         return cached("index", settings, points, lambda: find(points))
 
     def chosen(self, candidates: Candidates, /) -> Ints:
-        """The number of the model that scores each query; −1 is the global model."""
+        """Return the index of the model that scores each query; −1 is the global model."""
         return self._chosen(self.offline_.locality.around(ready(self, candidates)))
 
     def places(self, candidates: Candidates, /) -> Floats:
-        """Where each query lies in the view."""
+        """Return each query's position in the view."""
         return self.offline_.locality.points(ready(self, candidates))
 
     def distances(self, candidates: Candidates, /) -> Floats:
-        """How far each query is from the nearest training query."""
+        """Return each query's distance from the nearest training query."""
         return self.offline_.locality.distances(self.places(candidates))
 
     def several_models(self) -> Models:
-        """The stored models."""
+        """Return the stored models."""
         return self.offline_.models_
 
     def routed_by_relevance(self, data: Judged, /) -> Ints | None:
-        """The model nearest to each query's true relevant documents; None where the view does not place documents."""
+        """Return the model nearest to each query's relevant documents; None if the view does not place documents."""
         return self.offline_.routed_by_relevance(data)
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
-        """The weight of each training query in the model that scores each query; an empty row: the global one."""
+        """Return each training query's weight in the model that scores each query; an empty row is the global model."""
         return self.offline_.training_queries(self.chosen(candidates))
 
 
 class KnnOffline1(KnnOffline2):
-    """Models trained beforehand around every training query; a query is scored by the most similarly trained one.
+    """Models trained in advance around every training query; a query is scored by the most similarly trained one.
 
-    That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
-    equals, of equally near ones the first by their coordinates.
+    That is the model that shares most training pairs with the query's own neighbors; ties go to the nearer one, then to
+    the first by coordinates.
 
     Args:
-        learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
-        k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of
-            them, a float above 0 and up to 1.
-        view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
-            model's 50 best documents.
-        neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the
-            same. With one, such as Radius(2.0), `k` is not looked at.
-        back_off: a share of the training queries; a query farther from its nearest training query than that share of
-            them is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and
-            up to 1; None never backs off, as in the paper.
-        models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as
-            `k`. None keeps all.
-        seed: where that clustering starts.
+        learner: the learner of each model, unfitted: RankSVM() or any other; ranking SVMs are all trained together.
+        k: the number of training queries that a model is trained on, a whole number from 1 to all of them, or a share
+            of them, a float above 0 and up to 1.
+        view: the view in which queries are compared, such as TextView(); None is TopMean, the mean features of the
+            single model's 50 best documents.
+        neighborhood: which training queries are neighbors, and with which weights; None is the k nearest, all weighted
+            equally. With one, such as Radius(2.0), `k` is ignored.
+        back_off: a share of the training queries, above 0 and up to 1. A query that is farther from its nearest
+            training query than this share of them are from theirs gets the global model, as does a query that the view
+            knows nothing of; None never backs off, as in the paper.
+        models: the number of models to keep, around the centers of as many clusters of training queries; a number or a
+            share, as for `k`. None keeps all.
+        seed: the random start of that clustering.
 
     Raises:
-        DataError: A parameter out of its range, and training data in which no document is preferred to another.
+        DataError: A parameter is out of range, and training data without any preference between documents.
 
     >>> from querywise import KnnOffline1, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -427,7 +427,7 @@ class KnnOffline1(KnnOffline2):
     """
 
     def _index(self, around: Around) -> Ints:
-        """The number of the model that shares most with each query's neighbours; −1 where none shares anything."""
+        """Return the index of the model that shares most with each query's neighbors; −1 if none shares anything."""
         return self._cached_index(around.points(), self._sharing_most)
 
     def _sharing_most(self, points: Floats) -> Ints:
@@ -444,5 +444,5 @@ class KnnOffline1(KnnOffline2):
 
 
 def _is_named(reference: int | str | Ranker | None) -> bool:
-    """Whether a view's reference is the single model or a feature, and not some other ranker."""
+    """Whether a view's reference is the single model or a feature, rather than another ranker."""
     return reference is None or isinstance(reference, (int, str))

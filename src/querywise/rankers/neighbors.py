@@ -1,4 +1,4 @@
-"""A query's position among the training queries, and which of them are its neighbours."""
+"""A query's position among the training queries, and its neighbors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from querywise.runtime.parameters import forget_derived, unfitted
 from querywise.runtime.stored import Absent, Number, Optional, Several, Text, contents, floats, ints, part
 from querywise.runtime.workers import workers
 
-_ROUNDING = 1e-9  # of the size of points: nearer than that they coincide
+_ROUNDING = 1e-9  # relative to the size of points: nearer points coincide
 _rehearsing: ContextVar[bool] = ContextVar("_rehearsing", default=False)
 
 
 @contextlib.contextmanager
 def at_training_queries() -> Iterator[None]:
-    """Within the block queries stand where training queries do, so none backs off: what an answer costs at most."""
+    """Place queries where training queries are, so that none backs off: measures the highest cost of an answer."""
     before = _rehearsing.set(True)
     try:
         yield
@@ -45,10 +45,10 @@ def at_training_queries() -> Iterator[None]:
 
 @dataclass(eq=False, repr=False)
 class Locality:
-    """A view, a neighborhood in it, and how far from every training query is too far.
+    """A view, a neighborhood in it, and the distance from all training queries that is too far.
 
-    view: None is TopMean by the single model. back_off: a share of the training queries; a query farther from its
-    nearest training query than that share of them is from each other gets the global model. None never backs off.
+    view: None is TopMean by the single model. back_off: a share of the training queries; the global model ranks a query
+    that is farther from its nearest training query than this share of them are from theirs. None never backs off.
     """
 
     view: QueryView | None
@@ -84,23 +84,23 @@ class Locality:
         return self
 
     def _limit(self, share: float, data: Training) -> float:
-        """The distance that this share of the training queries have at most from the nearest other one."""
+        """Return the quantile `share` of the training queries' distances to their nearest other one."""
         if len(self.points_) < 2:
             return float("inf")
         gaps = cached("gaps", (self.view_, self.metric), data, self._gaps)
         return max(float(np.quantile(gaps, share)), self._rounding())
 
     def _rounding(self) -> float:
-        """How far apart points that coincide may seem, since machines add up in different orders."""
+        """Return how far apart coinciding points may seem because machines sum in different orders."""
         return _ROUNDING * float(np.sqrt(np.einsum("ij,ij->i", self.points_, self.points_).max(initial=0.0)))
 
     @cached_property
     def farthest(self) -> float:
-        """The distance beyond which it backs off. Folders of earlier versions know of no rounding in it."""
+        """The distance beyond which it backs off. Models of earlier versions have no rounding in it."""
         return max(self.limit_, self._rounding())
 
     def _gaps(self) -> Floats:
-        """How far each training query is from the nearest other one."""
+        """Return each training query's distance from the nearest other one."""
         places = measured(self.points_, self.metric)
         others = Search(places).nearest(places, 2)
         # A query's nearest is itself, or a duplicate; either way the second of the two is its nearest other query.
@@ -109,12 +109,12 @@ class Locality:
 
     @property
     def metric(self) -> Metric:
-        """The neighborhood's metric; Euclidean where it has none."""
+        """The neighborhood's metric; Euclidean if it has none."""
         found: Metric = getattr(self.neighborhood_, "metric", "euclidean")
         return found
 
     def points(self, candidates: Candidates) -> Floats:
-        """The positions of these queries; a row of NaN where one has none, because the view knows nothing of it."""
+        """Return the positions of these queries; a row of NaN for one the view knows nothing of."""
         found = cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
         if _rehearsing.get() and len(self.points_):
             return self.points_[np.linspace(0, len(self.points_) - 1, len(found)).astype(np.int64)]
@@ -124,7 +124,7 @@ class Locality:
         return np.where(known[:, None], found, np.nan)
 
     def _known_of(self, candidates: Candidates) -> Bools | None:
-        """Which queries the view knows something of; without `back_off`, all but those that came without any vector."""
+        """Return which queries the view knows something of; without `back_off`, all but those without any vector."""
         table = candidates.queries
         no_vectors = table is not None and table.vectors is not None and not table.vectors.shape[1]
         if self.back_off is None and not (no_vectors and looked_at(self.view_) == ("vector",)):
@@ -132,31 +132,31 @@ class Locality:
         return known_to(self.view_, candidates)
 
     def somewhere(self, points: Floats) -> Floats:
-        """The same points, those of queries without a position at the mean of the training queries."""
+        """Return the points, with the mean of the training queries for those without a position."""
         if not np.count_nonzero(np.isnan(points)):
             return points
         return np.where(is_lost(points)[:, None], self.points_.mean(axis=0), points)
 
     def nearest(self, points: Floats, anchors: Search) -> Ints:
-        """The nearest of some anchors to each point."""
+        """Return the nearest anchor to each point."""
         return anchors.nearest(measured(self.somewhere(points), self.metric), 1)[:, 0]
 
     def nearest_known(self, points: Floats) -> Ints:
-        """The nearest training query to each point."""
+        """Return the nearest training query to each point."""
         settings = (self.points_, self.metric)
         return cached("nearest", settings, points, lambda: self.nearest(points, self.one.known))
 
     def distances(self, points: Floats, nearest: Ints | None = None) -> Floats:
-        """How far each point is from the nearest training query, which is `nearest` where that is known."""
+        """Return each point's distance from the nearest training query, which is `nearest` if already known."""
         index = self.nearest_known(points) if nearest is None else nearest
         return distances(self.somewhere(points), self.points_[index], self.metric)
 
     def search(self, anchors: Floats) -> Search:
-        """Anchors prepared for the search."""
+        """Return anchors prepared for the search."""
         return Search(measured(anchors, self.metric))
 
     def weights(self, points: Floats) -> csr_array:
-        """The neighbours of each point among the training queries."""
+        """Return the neighbors of each point among the training queries."""
         found = cached(
             "weights",
             (self.points_, self.neighborhood),
@@ -166,19 +166,19 @@ class Locality:
         return without(found, is_lost(points))
 
     def weights_of_many(self, points: Floats) -> csr_array:
-        """The same for many points, split over the workers."""
+        """Return the neighbors of many points, computed by the workers."""
         pool = workers()
         blocks = np.array_split(points, pool.parts)
         found = pool.each(_neighbours, blocks, shared=(self.neighborhood_,))
         return found[0] if len(found) == 1 else csr_array(vstack(found))
 
     def typical(self, count: int) -> csr_array:
-        """The neighbours of so many training queries, spread over all of them."""
+        """Return the neighbors of `count` training queries, spread over all of them."""
         places = by_coordinates(self.points_)[np.linspace(0, len(self.points_) - 1, count).astype(np.int64)]
         return self.weights(self.points_[places])
 
     def has_pairs(self, weights: csr_array) -> Bools:
-        """Which rows of weights have a query with pairs to learn from."""
+        """Return which rows of weights have a query with pairs to learn from."""
         teaching = self.one.teaching[weights.indices]
         teaching &= weights.data > 0
         if weights.shape[0] == 1:
@@ -187,18 +187,18 @@ class Locality:
 
     @cached_property
     def one(self) -> OneQuery:
-        """What answers one query at a time."""
+        """The search for one query at a time."""
         near = self.neighborhood_
         looks = near if isinstance(near, Nearest) and near.search == "brute" else None
         known = self.search(self.points_) if looks is None else looks.index
         return OneQuery(known, looks, self.metric, self.farthest, self.pairs_ > 0)
 
     def make_ready(self) -> None:
-        """Make what answers one query: the first query waits no longer than others."""
+        """Build the search for one query now, so that the first query is not slower than others."""
         _ = self.one
 
     def around(self, candidates: Candidates, *, taught: bool = False) -> Around:
-        """Where these queries lie; taught: models are trained on their neighbours, which are looked for at once."""
+        """Locate these queries; with `taught`, models are trained on their neighbors, which are searched at once."""
         points = Once(lambda: self.points(candidates))
         weights = Once(lambda: self.weights(points()))
         if len(candidates) == 1:
@@ -226,7 +226,7 @@ class Locality:
         weights: Callable[[], csr_array] | None,
         nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
     ) -> Place:
-        """What an answer says of it. gradients: of training queries at the global model, where known."""
+        """Return the place for an answer's facts; `gradients` are of training queries at the global model, if known."""
 
         def known_gradients() -> tuple[Floats, Floats] | None:
             found, pairs = gradients(), self.pairs_
@@ -263,11 +263,16 @@ class Locality:
 
 
 class Around(NamedTuple):
-    """Where queries lie among the training queries of a locality. Each part is computed when it is first asked for.
+    """Positions of queries among the training queries of a locality. Each part is computed on first use.
 
-    points: rows of NaN where one is nowhere. nearest: the training query nearest to each. weights: its neighbours.
-    distances: how far it is from the nearest. lost: which are nowhere. far: which are nowhere, or too far from every
-    training query: these use the global model.
+    Attributes:
+        points: The positions; rows of NaN for queries without one.
+        nearest: The training query nearest to each.
+        weights: The weights of each one's neighbors.
+        distances: The distance from the nearest training query.
+        lost: Queries without a position.
+        far: Queries without a position, or too far from all training queries: these use the global model.
+
     """
 
     points: Callable[[], Floats]
@@ -279,7 +284,7 @@ class Around(NamedTuple):
 
 
 class NearestQueries(NamedTuple):
-    """What one query finds around it, each an array of one; weights: None where they have not been looked for."""
+    """The surroundings of one query, each an array of one; `weights` is None if they were not computed."""
 
     nearest: Ints
     weights: csr_array | None
@@ -289,13 +294,17 @@ class NearestQueries(NamedTuple):
 
 
 class OneQuery(NamedTuple):
-    """One query among the training queries: what is the same for all, made once, when a ranker is fitted or loaded.
+    """The search around one query: what is the same for all queries, built once when a ranker is fitted or loaded.
 
-    It finds what Locality finds for many queries at once, to the last bit, and needs one look at the training queries
+    It finds what Locality finds for many queries at once, to the last bit, and needs one pass over the training queries
     where that takes two.
 
-    known: the training queries, ready to be searched. looks: the k nearest, where one look finds them and the nearest
-    one. limit: the distance from which a query is too far away. teaching: which training queries have pairs.
+    Attributes:
+        known: The training queries, ready to be searched.
+        looks: The k nearest, if one pass finds them together with the nearest one.
+        limit: The distance beyond which a query is too far away.
+        teaching: Which training queries have pairs.
+
     """
 
     known: Search
@@ -305,7 +314,7 @@ class OneQuery(NamedTuple):
     teaching: Bools
 
     def at(self, point: Floats, lost: bool, *, taught: bool) -> NearestQueries:
-        """What is around one point, given as a row; taught: its neighbours are asked for, unless it is lost."""
+        """Return the surroundings of one point, given as a row; with `taught`, its neighbors too, unless it is lost."""
         place, weights = measured(point, self.metric), None
         if taught and self.looks is not None and not lost:
             first, neighbours = self.looks.around(point[0])
@@ -323,27 +332,27 @@ def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:
 
 
 def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> QueryView:
-    """A view fitted on the training queries; TopMean's default reference is the single model."""
+    """Return a view fitted on the training queries; TopMean's default reference is the single model."""
     asked = TopMean() if view is None else view
     ready = asked.by(everyone) if isinstance(asked, FollowsRanker) else unfitted(asked)
-    taken: Any = data  # only the views that KnnOffline2.takes_parts allows get data in parts
+    taken: Any = data  # only views that KnnOffline2.takes_parts allows get shards
     return cached("view", ready, data, lambda: ready.fit(taken))
 
 
 def is_lost(points: Floats) -> Bools:
-    """Which rows are those of queries without a position."""
+    """Return which rows are queries without a position."""
     if len(points) == 1:
         return np.array([np.count_nonzero(np.isnan(points)) > 0])
     return np.asarray(np.isnan(points).any(axis=1))
 
 
 def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neighborhood:
-    """The neighborhood asked for, or the k nearest."""
+    """Return the given neighborhood, or the k nearest."""
     return Nearest(k) if neighborhood is None else neighborhood
 
 
 def without(weights: csr_array, rows: Bools) -> csr_array:
-    """The same weights with some rows emptied."""
+    """Return the weights with some rows emptied."""
     if not np.count_nonzero(rows):
         return weights
     kept = np.repeat(~rows, np.diff(weights.indptr)) & (weights.data != 0)
@@ -352,5 +361,5 @@ def without(weights: csr_array, rows: Bools) -> csr_array:
 
 
 def has_relevant(data: Judged) -> Bools:
-    """Which queries have a relevant document."""
+    """Return which queries have a relevant document."""
     return np.bincount(data.candidates.query_of_row[data.labels > 0], minlength=len(data)) > 0

@@ -27,13 +27,13 @@ from querywise.runtime.stored import FITTED, Whole, contents, part
 
 @dataclass(eq=False, repr=False)
 class Single(AnyRanker):
-    """The learner's one model, for every query: what query-dependent rankers are measured against.
+    """The learner's one model for all queries: the baseline of query-dependent rankers.
 
     Args:
-        learner: what is fitted, a copy of it: RankSVM(), LambdaMART() or any ranker.
+        learner: the ranker to fit a copy of: RankSVM(), LambdaMART() or any other.
 
     Raises:
-        DataError: What the learner refuses.
+        DataError: The learner raises it.
 
     >>> from querywise import RankSVM, Single, make_judged, split
     >>> train, valid, test = split(make_judged(20, 10, 4))
@@ -46,18 +46,18 @@ class Single(AnyRanker):
     stored = contents(FITTED, model_=part(Ranker))
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
-        """Fit the learner on all queries; one that stops early does so on `valid`."""
+        """Fit the learner on all queries; one with early stopping uses `valid`."""
         taken: Any = as_taken(self.learner, data)
         self.model_ = unfitted(self.learner).fit(taken, valid=valid)
         return self
 
     @property
     def missing_policy(self) -> str:
-        """What it does with missing values: as its learner does."""
+        """How it treats missing values: as its learner does."""
         return policy_of(self.learner)
 
     def takes_parts(self) -> bool:
-        """Whether it can be fitted on shards: as its learner can."""
+        """Whether it can be fitted on shards: if its learner can."""
         return takes_parts(self.learner)
 
     def _predict(self, seen: Candidates, /) -> Floats:
@@ -69,10 +69,10 @@ class Single(AnyRanker):
 
 @dataclass(eq=False, repr=False)
 class OneFeature(OneModel):
-    """Documents in the order of one of their features, largest first.
+    """Documents ranked by one of their features, largest first.
 
-    feature: its name, or its number from 0; None is the one that ranks the training queries best, by mean average
-    precision, the first of equals. `similarity.plain` is `similarity` where query vectors are not adapted.
+    feature: its name, or its number from 0; None is the one that ranks the training queries best by mean average
+    precision, the first of ties. `similarity.plain` is `similarity` without adapted query vectors.
     """
 
     feature: int | str | None = None
@@ -107,11 +107,11 @@ class OneFeature(OneModel):
         return super()._answer(seen)._replace(facts=lambda: Facts(feature=name))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
-        """The feature, and nothing of the others."""
+        """Return the feature, and 0 for the others."""
         return Terms.of(seen, rows, seen.features[rows] * self.form().weights)
 
     def form(self) -> Linear:
-        """A sum of one feature."""
+        """Return a sum of one feature."""
         weights = np.zeros(self.feature_count_)
         weights[self.column_] = 1.0
         return Linear(weights)
@@ -131,11 +131,11 @@ class GivenScores:
         self.feature_names_ = candidates.feature_names
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """There is nothing to learn."""
+        """Do nothing: there is nothing to learn."""
         return self
 
     def predict(self, candidates: Asked, /) -> Floats:
-        """The scores of these queries' documents, which must be in the order in which they were given."""
+        """Return the scores of these queries' documents, which must be in the order in which they were given."""
         seen = as_candidates(candidates, self)
         unknown = next((each for each in seen.query_ids if each not in self._scores), None)
         if unknown is not None:
@@ -144,5 +144,5 @@ class GivenScores:
         return scores if isinstance(candidates, (Candidates, Judged)) else seen.in_source_order(scores)
 
     def answer(self, candidates: Asked, /) -> Answer:
-        """Nothing is known but the scores."""
+        """Return an answer that knows only the scores."""
         return alone(Opaque(self), as_candidates(candidates, self))._replace(facts=lambda: Facts(elsewhere=True))

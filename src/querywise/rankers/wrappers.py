@@ -1,4 +1,4 @@
-"""Rankers on features that are prepared within the model, so that training and serving do the same."""
+"""Rankers on features that are prepared within the model, so that training and serving treat them the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.stored import FITTED, Known, contents, floats, ints, part, require
 
-_MARK = "missing {}"  # what the column is called that marks where a feature is missing
+_MARK = "missing {}"  # the name of the column that marks where a feature is missing
 
 
 @dataclass(eq=False, repr=False)
@@ -31,11 +31,11 @@ class MissingValues(AnyRanker):
 
     The mean is over the training documents that have the feature. For every feature that some training document lacks,
     the ranker inside gets one more column, after all features: 1 where it is missing, else 0. Without missing values in
-    training there are no such columns, and the ranker inside is fitted as it would be alone. Of data that was not read
-    with missing="allowed" nothing can be missing, and what its file left out is 0: a value that is missing later, when
-    documents are ranked, is then 0 too.
+    training there are no such columns, and the ranker inside is fitted as it would be alone. In data that was not read
+    with missing="allowed" nothing is missing, and values left out of its file are 0: a value that is missing later,
+    when documents are ranked, is then 0 too.
 
-    policy: what missing values become; "mean" is the only way that is the same for all rankers.
+    policy: the replacement of missing values; "mean" is the only one that is the same for all rankers.
     """
 
     ranker: Ranker
@@ -50,7 +50,7 @@ class MissingValues(AnyRanker):
 
     @property
     def missing_policy(self) -> str:
-        """What it does with missing values."""
+        """How it treats missing values."""
         if self.policy != MEAN:
             raise DataError(
                 f"MissingValues(policy={self.policy!r}) is unknown. Known: {MEAN}; trees handle missing values "
@@ -76,7 +76,7 @@ class MissingValues(AnyRanker):
             )
         self.marked_ = np.flatnonzero(gaps.any(axis=0))
         self._remember_features(data)
-        # The very same objects for all rankers of a grid, so that these share what they compute of them.
+        # Share one object among all rankers of a grid, so that they share what they compute from it.
         whole = cached("filled", None, data, lambda: replace(data, candidates=self.filled(candidates)))
         held_out = None
         if valid is not None:
@@ -85,7 +85,7 @@ class MissingValues(AnyRanker):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """The ranker inside sees every feature, and a mark for each that may be missing."""
+        """Check that the ranker inside sees every feature, and a mark for each that may be missing."""
         require(bool(np.all(np.diff(self.marked_) > 0)), "MissingValues.marked_ are not in ascending order")
         known.tie("columns", known.sizes["features"] + known.sizes["marks"], "MissingValues.ranker_")
 
@@ -94,13 +94,13 @@ class MissingValues(AnyRanker):
 
     def _answer(self, seen: Candidates, /) -> Answer:
         found = self.ranker_.answer(self.filled(seen))
-        if not len(self.marked_):  # nothing was missing in training, so that it has no columns of its own
+        if not len(self.marked_):  # nothing was missing in training, so there are no extra columns
             return found
         why = no_missing(type(self), "it fills missing values and marks them in columns of their own")
         return refused(found, found.facts().refused or why)
 
     def filled(self, candidates: Candidates, /) -> Candidates:
-        """The same candidates without gaps, as the ranker inside sees them."""
+        """Return the candidates without gaps, as the ranker inside sees them."""
         features = candidates.features
         gaps = np.isnan(features)
         if not len(self.marked_):
@@ -112,17 +112,17 @@ class MissingValues(AnyRanker):
 
 
 def _mean(column: Floats) -> float:
-    """The mean of the values that are there, the same in whatever order they stand; NaN without any."""
+    """Return the mean of the known values, the same in any order; NaN if there are none."""
     known = np.sort(column[~np.isnan(column)])
     return float(known.sum() / len(known)) if len(known) else np.nan
 
 
 @dataclass(eq=False, repr=False)
 class QueryNormalised(AnyRanker):
-    """A ranker on features normalised within each query's candidates, 0 the smallest, 1 the largest.
+    """A ranker on features normalized within each query's candidates, from 0 for the smallest to 1 for the largest.
 
-    As LETOR's query-level normalisation; a feature that is the same for all candidates is 0. It takes the whole list
-    of candidates to score one of them, which a search engine's own models cannot do.
+    This is LETOR's query-level normalization; a feature that is the same for all candidates is 0. Scoring one candidate
+    takes the whole list, which a search engine's own models cannot do.
     """
 
     ranker: Ranker
@@ -130,7 +130,7 @@ class QueryNormalised(AnyRanker):
     stored = contents(FITTED, ranker_=part(Ranker))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Fit the ranker on normalised features."""
+        """Fit the ranker on normalized features."""
         for each in (data,) if valid is None else (data, valid):
             each.candidates.require_moderate()
         held_out = None if valid is None else replace(valid, candidates=normalised(valid.candidates))
@@ -150,7 +150,7 @@ class QueryNormalised(AnyRanker):
 
 
 def normalised(candidates: Candidates) -> Candidates:
-    """The same candidates, (x − min) / (max − min) over each query.
+    """Return the candidates with (x − min) / (max − min) over each query.
 
     >>> features = np.array([[2.0, 5.0], [4.0, 5.0], [3.0, 5.0]])
     >>> normalised(Candidates(features, np.array([0, 3]), ("q",))).features[:, 0].tolist()
@@ -168,12 +168,12 @@ def normalised(candidates: Candidates) -> Candidates:
 
 @dataclass(eq=False, repr=False)
 class OnRuns(AnyRanker):
-    """A ranker on a feature per run: the run's score, normalised over its own list, 0 where it has no such document.
+    """A ranker with one feature per run: the run's score, normalized over its own list, 0 if it lacks the document.
 
-    The features are those of `join_runs`, made of the columns run.NAME.score and run.NAME.reciprocal_rank.
+    The features are those of `join_runs`, computed from the columns run.NAME.score and run.NAME.reciprocal_rank.
 
     normalise: minmax goes from 1/n for the worst of n documents to 1, zscore counts standard deviations above the
-    worst, rank is (n + 1 − rank)/n, none leaves scores as they are, which must then be above 0.
+    worst, rank is (n + 1 − rank)/n, none leaves scores unchanged, which must then be above 0.
     """
 
     ranker: Ranker
@@ -193,7 +193,7 @@ class OnRuns(AnyRanker):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """The ranker inside sees the runs among the features."""
+        """Check that the ranker inside sees the runs among the features."""
         known.tie("runs", len(run_columns(self.feature_names_)), "OnRuns.ranker_")
 
     def _predict(self, seen: Candidates, /) -> Floats:
@@ -204,7 +204,7 @@ class OnRuns(AnyRanker):
         return refused(self.ranker_.answer(self.joined(seen)), why)
 
     def joined(self, candidates: Candidates) -> Candidates:
-        """The documents with a feature per run."""
+        """Return the documents with one feature per run."""
         runs, scale = run_columns(self.feature_names_), NORMALISATIONS[self.normalise]
         found = np.zeros((len(candidates.features), len(runs)))
         for query in range(len(candidates)):

@@ -1,1 +1,1 @@
-"""Ensembles of rankers, weighted for all queries or for each."""
+"""Ensembles of rankers, with weights for all queries or for each."""

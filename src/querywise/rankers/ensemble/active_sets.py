@@ -1,4 +1,4 @@
-"""A primal-dual active set method for the programs of `quadratic`, and the factorisation of its small systems."""
+"""A primal-dual active set method for the programs of `quadratic`, and the factorization of its small systems."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.compiled import compiled, compiled_loosely
 
 TOLERANCE = 1e-8  # of the KKT residual
-ABOVE, KINK, BELOW = 0, 1, 2  # where a row's margin is: above 1, at 1, or below
-_CROWDED = 2  # times as many rows on the kink as free weights: that many never are at a minimum but by coincidence
+ABOVE, KINK, BELOW = 0, 1, 2  # the side of a row's margin: above 1, at 1, or below
+_CROWDED = 2  # rows on the kink per free weight: a minimum with that many would be a coincidence
 _SLACK = 1e-11  # violations up to this are rounding errors
 
 
@@ -25,7 +25,7 @@ class Program(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """The active sets (which weights are free, on which side of 1 a row is), weights and prices. Changed in place."""
+    """The active sets (free weights, and each row's side of 1), weights and prices. Changed in place."""
 
     free: Bools
     side: Ints
@@ -35,7 +35,7 @@ class Guess(NamedTuple):
 
 @compiled
 def kkt_residual(program: Program, guess: Guess) -> float:
-    """The largest violation of the KKT conditions; see Solution."""
+    """Return the largest violation of the KKT conditions; see Solution."""
     weights, prices = guess.weights, guess.prices
     pull, push = weighted_sum(prices, program.rows), weighted_sum(weights, program.curvature)
     margins = weighted_sum(weights, program.columns)
@@ -58,18 +58,18 @@ def kkt_residual(program: Program, guess: Guess) -> float:
 
 @compiled
 def attempt(program: Program, guess: Guess) -> tuple[int, float]:
-    """The active set method and the KKT residual of what it finds, infinite where it finds nothing; and the rounds."""
+    """Run the active set method; return its rounds and the KKT residual, infinite if it failed."""
     rounds, done = active_set_method(program, guess, False)
     return rounds, kkt_residual(program, guess) if done else np.inf
 
 
 @compiled
 def active_set_method(program: Program, guess: Guess, careful: bool) -> tuple[int, bool]:
-    """The active set method: solve on the sets and exchange what violates its condition, until nothing does.
+    """Run the active set method: solve on the sets and swap what violates its condition, until nothing does.
 
-    careful: for linearly dependent rows, whose prices are not unique; the system is regularised more, and the prices
-    stay near those given. Returns the number of rounds, and False where the number of violations stops falling, or rows
-    crowd on the kink.
+    `careful` is for linearly dependent rows, whose prices are not unique: the system is regularized more, and the
+    prices stay near those given. Returns the number of rounds, and False if the number of violations stops falling, or
+    too many rows gather on the kink.
     """
     free, side, weights, prices = guess
     fewest, since = len(free) + len(side) + 1, 0
@@ -102,7 +102,7 @@ def active_set_method(program: Program, guess: Guess, careful: bool) -> tuple[in
 
 @compiled
 def solve_on_sets(program: Program, guess: Guess) -> None:
-    """The weights for which the conditions of these sets hold, cut off at 0: somewhere to begin."""
+    """Set the weights to the solution on these sets, clipped at 0, as a starting point."""
     for j in range(len(guess.weights)):
         guess.weights[j] = 0.0
     for i in range(len(guess.side)):
@@ -135,7 +135,7 @@ def _on_the_kink(side: Ints) -> Ints:
 
 @compiled
 def _kkt_factor(program: Program, f: Ints, e: Ints, tie: float) -> Floats:
-    """The factor of the KKT system of the free weights f and the rows e on the kink: [[M_ff, B_efᵀ], [B_ef, 0]]."""
+    """Return the factor of the KKT system of free weights f and kink rows e: [[M_ff, B_efᵀ], [B_ef, 0]]."""
     n = len(f)
     system = np.zeros((n + len(e), n + len(e)))
     for a in range(n):
@@ -150,7 +150,7 @@ def _kkt_factor(program: Program, f: Ints, e: Ints, tie: float) -> Floats:
 
 @compiled
 def _newton_step(program: Program, guess: Guess, f: Ints, e: Ints, factor: Floats) -> None:
-    """A Newton step in the free weights and the prices of rows on the kink, towards gradient 0 and margin 1."""
+    """Take a Newton step in the free weights and the prices of kink rows, towards gradient 0 and margin 1."""
     n = len(f)
     pull, push = weighted_sum(guess.prices, program.rows), weighted_sum(guess.weights, program.curvature)
     margins = weighted_sum(guess.weights, program.columns)
@@ -168,7 +168,7 @@ def _newton_step(program: Program, guess: Guess, f: Ints, e: Ints, factor: Float
 
 @compiled
 def _exchange(program: Program, guess: Guess) -> int:
-    """Move every weight and row that violates the condition of its set to another set; how many there were."""
+    """Move every weight and row that violates the condition of its set to another set; return their number."""
     free, side, weights, prices = guess
     push, pull = weighted_sum(weights, program.curvature), weighted_sum(prices, program.rows)
     margins = weighted_sum(weights, program.columns)
@@ -193,7 +193,7 @@ def _exchange(program: Program, guess: Guess) -> int:
 
 @compiled
 def weighted_sum(factors: Floats, rows: Floats) -> Floats:
-    """Σ_i factors_i · rows_i."""
+    """Return Σ_i factors_i · rows_i."""
     found = np.zeros(rows.shape[1])
     for i in range(rows.shape[0]):
         factor = factors[i]
@@ -205,7 +205,7 @@ def weighted_sum(factors: Floats, rows: Floats) -> Floats:
 
 @compiled_loosely
 def scalar_product(some: Floats, others: Floats, begin: int, end: int) -> float:
-    """The scalar product of two vectors' entries from begin to end, in any order of summation."""
+    """Return the scalar product of two vectors' entries from begin to end, in any order of summation."""
     total = 0.0
     for k in range(begin, end):
         total += some[k] * others[k]
@@ -216,8 +216,8 @@ def scalar_product(some: Floats, others: Floats, begin: int, end: int) -> float:
 def factor_in_place(system: Floats, positive: int, tie: float) -> None:
     """Factor a symmetric quasi-definite matrix as L S Lᵀ, S = diag(1, …, 1, −1, …, −1) with `positive` ones.
 
-    L takes the place of the lower triangle. tie: regularises the negative block: each of its pivots grows by tie times
-    the sum of the pivots so far, so that linearly dependent rows do not make the matrix singular.
+    L overwrites the lower triangle. `tie` regularizes the negative block: each of its pivots grows by tie times the sum
+    of the pivots so far, so that linearly dependent rows do not make the matrix singular.
     """
     trace = 1e-300
     for j in range(len(system)):
@@ -235,7 +235,7 @@ def factor_in_place(system: Floats, positive: int, tie: float) -> None:
 
 @compiled
 def substitute(factor: Floats, positive: int, right: Floats) -> None:
-    """Solve L S Lᵀ x = right by forward and backward substitution; x takes the place of right."""
+    """Solve L S Lᵀ x = right by forward and backward substitution; x overwrites right."""
     for k in range(len(right)):
         right[k] = (right[k] - scalar_product(factor[k], right, 0, k)) / factor[k, k]
     for k in range(positive, len(right)):

@@ -5,10 +5,10 @@ for every new query, so that similar documents of that query get similar scores:
 
     min_{w ≥ 0}  ½ wᵀM w  +  C Σ_i max(0, 1 − w·bⁱ),        M = I + γ GᵀLG for the query's documents G,  I for SER
 
-bⁱ is how well each ranker's order agrees with the judgements of query i: tr(AᵀR), from ranks. A_kl is how strongly
+bⁱ measures how well each ranker's order agrees with the judgments of query i: tr(AᵀR), from ranks. A_kl is how strongly
 document k should rank above l: by grades, antisymmetric. R_kl = 1 where a ranker scores k strictly above l, 0 for ties,
-δ on the diagonal, every column divided by its sum n_l + δ, n_l the number of documents above l. Nothing n × n is made:
-tr(AᵀR) = Σ_l (Σ_{k above l} A_kl) / (n_l + δ), and A depends on grades alone.
+δ on the diagonal, every column divided by its sum n_l + δ, n_l the number of documents above l. No n × n matrix is
+built: tr(AᵀR) = Σ_l (Σ_{k above l} A_kl) / (n_l + δ), and A depends on grades alone.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import require_memory
 
 _INSTEAD = "Fit ranksvm or knn-offline-2 instead."
-_TABLES = 5  # of features × features, while a program is solved
-_WIDEST = 3_000  # features with which a program is solved for every query: with 10,000 each would take minutes
-_STARTS = 256  # training queries' solutions kept at most
+_TABLES = 5  # features × features matrices in memory while a program is solved
+_WIDEST = 3_000  # most features for solving a program per query: with 10,000 each would take minutes
+_STARTS = 256  # most solutions of training queries that are kept
 Grades = Literal["three", "difference"]
 Similarity = Literal["trace", "rbf"]
 
 
 @dataclass(eq=False, repr=False)
 class SER(AnyRanker):
-    """One non-negative weight per ranker, fitted so that the blend agrees with the judgements of the training queries.
+    """One non-negative weight per ranker, fitted so that the blend agrees with the judgments of the training queries.
 
-    The rankers are the features: columns of scores. They are put on 0 … 1 within each query first.
+    The rankers are the features: columns of scores. They are first scaled to 0 … 1 within each query.
 
     Args:
-        cost: C, what disagreeing with a judged query costs; above 0.
-        grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for
-            any grades.
+        cost: C, the cost of disagreeing with a judged query; above 0.
+        grades: three is the paper's: the top grade against 0 and, with weight θ, against those between; difference is
+            for any grades.
         theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
-        smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
+        smoothing: δ, on the diagonal of R; the larger it is, the less the top ranks stand out. Above 0.
         similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
         similarity_scale: the distance over which rbf falls to 1/e; above 0.
-        norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves
-            them.
+        norm: scale every query's bⁱ to this sum of absolute values, above 0, so that all count equally; None leaves
+            them unscaled.
 
     After fit, `weights_` are the weights, one per feature.
 
     Raises:
-        DataError: A parameter out of its range, weighted training queries, and no preference at all; with SolverError,
-            a solution that is not exact enough.
+        DataError: A parameter is out of range, weighted training queries, and no preference at all; with SolverError, a
+            solution that is not exact enough.
 
     >>> from querywise import SER, make_judged, split
     >>> train, valid, test = split(make_judged(30, 10, 4))
@@ -114,12 +114,12 @@ class SER(AnyRanker):
         return self
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """One linear model for all queries, of scores on 0 … 1 within the query."""
+        """Return the answer by one linear model for all queries, on scores scaled to 0 … 1 within the query."""
         why = depends_on_the_list(type(self), "brings every feature to 0 … 1 within the query", _INSTEAD)
         return refused(alone(LinearModel(self.weights_), normalised(seen)), why)
 
     def _agreements(self, data: Judged) -> Floats:
-        """The bⁱ of the queries with a preference."""
+        """Return the bⁱ of the queries with a preference."""
         features = normalised(data.candidates).features
         labels = data.labels if data.gains is None else values_of(data)
         top = labels.max(initial=0).item()
@@ -155,24 +155,24 @@ class SER(AnyRanker):
 class SSER(SER):
     """SER, solved for every query with its own documents: similar documents should get similar scores.
 
-    Every solution is certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents
-    are the most similar, a warm start that does not change the result.
+    Every solution is certified to a KKT residual of 1e-8. It starts from the solution of the training query with the
+    most similar documents, a warm start that does not change the result.
 
     Args:
-        gamma: γ, how much the query's own documents count, from 0 up; 0 is SER.
-        neighbours: how many nearest documents of each are joined in the graph, from 1 up.
-        cost: C, what disagreeing with a judged query costs; above 0.
-        grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for
-            any grades.
+        gamma: γ, the weight of the query's own documents, from 0 up; 0 is SER.
+        neighbours: the number of nearest documents that each is connected to in the graph, from 1 up.
+        cost: C, the cost of disagreeing with a judged query; above 0.
+        grades: three is the paper's: the top grade against 0 and, with weight θ, against those between; difference is
+            for any grades.
         theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
-        smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
+        smoothing: δ, on the diagonal of R; the larger it is, the less the top ranks stand out. Above 0.
         similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
         similarity_scale: the distance over which rbf falls to 1/e; above 0.
-        norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves
-            them.
+        norm: scale every query's bⁱ to this sum of absolute values, above 0, so that all count equally; None leaves
+            them unscaled.
 
     Raises:
-        DataError: A parameter out of its range, weighted training queries, no preference at all, and more features than
+        DataError: A parameter is out of range, weighted training queries, no preference at all, and more features than
             can be solved for query by query; with SolverError, a solution that is not exact enough.
 
     >>> from querywise import SSER, make_judged, split
@@ -195,7 +195,7 @@ class SSER(SER):
     )
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Learn the weights of SER, and where to start from for queries like those of training; `valid` is ignored."""
+        """Learn the weights of SER, and starting points for queries like those of training; `valid` is ignored."""
         if data.feature_count > _WIDEST:
             raise DataError(
                 f"SSER solves a program over all features for every query, which takes too long with "
@@ -217,7 +217,7 @@ class SSER(SER):
         return self
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """A linear model of its own for each query, of scores on 0 … 1 within it; where γ is 0, that of all."""
+        """Return the answer by one linear model per query, on scores scaled to 0 … 1; by the common one if γ is 0."""
         scaled, everyone = normalised(seen), LinearModel(self.weights_)
         own = np.where(self.gamma > 0, np.arange(len(seen)), np.full(len(seen), -1))
         models: Once[Models] = Once(lambda: LinearModels(self._weights_of(scaled)))
@@ -232,7 +232,7 @@ class SSER(SER):
         )
 
     def query_weights(self, candidates: Candidates, /) -> Floats:
-        """Queries × rankers: the weights used for each query."""
+        """Return queries × rankers: the weights used for each query."""
         return self._weights_of(normalised(ready(self, candidates)))
 
     def _weights_of(self, seen: Candidates) -> Floats:
@@ -245,11 +245,11 @@ class SSER(SER):
         return np.array(in_threads(one, range(len(seen)))).reshape(len(seen), self.feature_count_)
 
     def program(self, documents: Floats) -> Floats:
-        """M = I + γ GᵀLG of some `documents`, rows of their scores on 0 … 1."""
+        """Return M = I + γ GᵀLG of some `documents`, rows of their scores on 0 … 1."""
         return np.eye(documents.shape[1]) + self.gamma * roughness(documents, self.neighbours)
 
     def start(self, matrix: Floats) -> Solution:
-        """The active sets of the training query whose M has the diagonal most like that of `matrix`: the roughness."""
+        """Return the solution of the training query whose M has the most similar diagonal (roughness) to `matrix`."""
         nearest = _nearest(for_kernels(self.start_points_), matrix)
         return Solution(
             self.weights_, self.prices_, self.start_free_[nearest], self.start_side_[nearest], self.residual_, 0
@@ -276,7 +276,7 @@ def _nearest(points: Floats, matrix: Floats) -> int:
 
 
 def preference_matrix(grades: Ints | Floats, top: float, kind: Grades, theta: float) -> Floats:
-    """A by grade: how strongly a document of one grade should rank above one of another.
+    """Return A by grade: how strongly a document of one grade should rank above one of another.
 
     three: 1 for the top grade above 0, θ for the top above anything between, else 0. difference: (g − h) / top.
 
@@ -304,7 +304,7 @@ def agreements(
     similarity: Similarity = "trace",
     scale: float = 1.0,
 ) -> Floats:
-    """One number per ranker, a column of scores each: tr(AᵀR), or exp(−‖A − R‖ / scale) (rbf).
+    """Return one number per ranker, a column of scores each: tr(AᵀR), or exp(−‖A − R‖ / scale) (rbf).
 
     >>> agreements(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([1, 0]), top=1)
     array([ 0.5, -0.5])
@@ -331,7 +331,7 @@ def agreements(
 
 
 def check_agreement(kind: str, theta: float, smoothing: float, similarity: str, scale: float) -> None:
-    """Refuse what cannot be meant."""
+    """Raise DataError for settings out of their range."""
     for name, value, known in (("grades", kind, ("three", "difference")), ("similarity", similarity, ("trace", "rbf"))):
         if value not in known:
             raise DataError(f"{name}={value!r} is unknown. Known: {', '.join(known)}.")

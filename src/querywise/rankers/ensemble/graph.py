@@ -1,8 +1,8 @@
 """The graph Laplacian of a query's documents: similar ones should get similar scores [hoi2008]_.
 
-Of long lists the distances of a block of documents are made at a time, for the same numbers. They are computed two or
-three times over, so that memory grows with the number of documents and not with its square: once for the neighbours,
-once for the weights of edges, and once more where ties make too many edges to be kept.
+For long lists, distances are computed a block of documents at a time, with the same numbers. They are computed two or
+three times over, so that memory grows with the number of documents and not with its square: once for the neighbors,
+once for the weights of edges, and once more if ties make too many edges to keep.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from querywise.runtime.compiled import compiled, compiled_loosely
 from querywise.runtime.threads import in_threads
 
 _WHOLE = 1_024  # documents up to which all distances are kept
-_TIED = 1e-12  # of a distance: those within it of the last neighbour's are equally near
+_TIED = 1e-12  # of a distance: neighbors within it of the last one are equally near
 _FAR = 1e3  # in median edges: exp(−½ · 1e6) is 0 already
 _BLOCK = 128  # documents at a time, in each thread
-_TILE = 64  # of the others at a time, so that they stay in the processor's cache
-_KEPT = 64  # edges per document that are kept
+_TILE = 64  # other documents at a time, so that they stay in the processor's cache
+_KEPT = 64  # edges kept per document
 
 
 def roughness(documents: Floats, neighbours: int) -> Floats:
-    """GᵀLG: wᵀ(GᵀLG)w is how much scores Gw differ between neighbours.
+    """Return GᵀLG: wᵀ(GᵀLG)w is how much scores Gw differ between neighbors.
 
-    L = I − D^(−½) S D^(−½); S_kl = exp(−dist² / 2σ²) where one of two documents is among the other's nearest, those
-    equally near at the last place all joining; σ is the median edge, 1 if that is 0. A document without neighbours has
-    no row in L.
+    L = I − D^(−½) S D^(−½); S_kl = exp(−dist² / 2σ²) if one of two documents is among the other's nearest, including
+    all that tie with the last; σ is the median edge, 1 if that is 0. A document without neighbors has no row in L.
     """
     count, width = documents.shape
     if count < 2:
@@ -43,7 +42,7 @@ def roughness(documents: Floats, neighbours: int) -> Floats:
 
 @compiled_loosely
 def _distances(documents: Floats) -> Floats:
-    """Between any two documents; of one to itself, infinite."""
+    """Return the distances between documents; infinite from one to itself."""
     count, width = documents.shape
     found = np.full((count, count), np.inf)
     for k in range(count):
@@ -58,7 +57,7 @@ def _distances(documents: Floats) -> Floats:
 
 @compiled
 def _likeness(gaps: Floats, neighbours: int) -> Floats:
-    """S, from distances."""
+    """Return S from distances."""
     count = len(gaps)
     edges, many = np.empty(count * count), 0
     likeness = np.zeros((count, count))
@@ -81,7 +80,7 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
 
 @compiled
 def _energy(likeness: Floats, documents: Floats) -> Floats:
-    """GᵀLG: over documents with neighbours, each times its difference from the weighted sum of these."""
+    """Return GᵀLG: over documents with neighbors, each times its difference from their weighted sum."""
     count, width = documents.shape
     found, degree = np.zeros((width, width)), np.zeros(count)
     for k in range(count):
@@ -101,7 +100,7 @@ def _energy(likeness: Floats, documents: Floats) -> Floats:
 
 
 class _Edges(NamedTuple):
-    """The edges of a block of documents: where each one's begin, the other ends, and their weights S_kl."""
+    """The edges of a block of documents: where each one's begin, the other ends, and the weights S_kl."""
 
     starts: Ints
     others: Ints
@@ -109,7 +108,7 @@ class _Edges(NamedTuple):
 
 
 def energy_in_blocks(documents: Floats, neighbours: int) -> Floats:
-    """GᵀLG, not yet symmetric to the last bit."""
+    """Return GᵀLG, not yet symmetric to the last bit."""
     count = len(documents)
     blocks = [(first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
     near = in_threads(lambda block: _near(_distances_of_some(documents, *block), neighbours), blocks)
@@ -135,7 +134,7 @@ def energy_in_blocks(documents: Floats, neighbours: int) -> Floats:
 
 
 def _median(values: Floats, counts: Ints) -> float:
-    """Of values that occur so many times each."""
+    """Return the median of values that occur `counts` times each."""
     turn = np.argsort(values, kind="stable")
     ends = np.cumsum(counts[turn])
     half, odd = divmod(int(ends[-1]), 2)
@@ -146,7 +145,7 @@ def _median(values: Floats, counts: Ints) -> float:
 
 @compiled_loosely
 def _distances_of_some(documents: Floats, first: int, last: int) -> Floats:
-    """Of some documents from all; of one to itself, infinite."""
+    """Return the distances of some documents from all; infinite from one to itself."""
     count, width = documents.shape
     found = np.full((last - first, count), np.inf)
     for begin in range(0, count, _TILE):
@@ -163,7 +162,7 @@ def _distances_of_some(documents: Floats, first: int, last: int) -> Floats:
 
 @compiled
 def _reach(gaps: Floats, nearest: Floats) -> float:
-    """How far the neighbours of one document reach, ties with the last of them included; `nearest` is room for them."""
+    """Return the distance of one document's last neighbor, with a margin for ties; `nearest` is a buffer for them."""
     nearest[:] = np.inf
     for gap in gaps:
         if gap < nearest[-1]:
@@ -177,7 +176,7 @@ def _reach(gaps: Floats, nearest: Floats) -> float:
 
 @compiled
 def _near(gaps: Floats, neighbours: int) -> tuple[Floats, Floats, Ints]:
-    """How far each document's neighbours reach, and the lengths of the edges to them, each with how often it occurs."""
+    """Return how far each document's neighbors reach, and the lengths of their edges with the number of each."""
     cuts, nearest = np.empty(len(gaps)), np.empty(neighbours)
     values, counts, many = np.empty(gaps.size), np.empty(gaps.size, np.int64), 0
     for k in range(len(gaps)):
@@ -194,7 +193,7 @@ def _near(gaps: Floats, neighbours: int) -> tuple[Floats, Floats, Ints]:
 
 @compiled
 def _edges(gaps: Floats, first: int, cuts: Floats, span: float) -> tuple[Ints, Ints, Floats]:
-    """The edges of the documents from `first` on, by their distances."""
+    """Return the edges of the documents from `first` on, by their distances."""
     starts, many = np.zeros(len(gaps) + 1, np.int64), 0
     for k in range(len(gaps)):
         for other in range(gaps.shape[1]):
@@ -212,7 +211,7 @@ def _edges(gaps: Floats, first: int, cuts: Floats, span: float) -> tuple[Ints, I
 
 @compiled
 def _degrees(starts: Ints, others: Ints, weights: Floats) -> Floats:
-    """The sum of each document's weights."""
+    """Return the sum of each document's weights."""
     found = np.zeros(len(starts) - 1)
     for k in range(len(found)):
         for place in range(starts[k], starts[k + 1]):
@@ -222,7 +221,7 @@ def _degrees(starts: Ints, others: Ints, weights: Floats) -> Floats:
 
 @compiled
 def _differences(documents: Floats, degrees: Floats, first: int, starts: Ints, others: Ints, weights: Floats) -> Floats:
-    """LG for the documents from `first` on: each one's difference from the weighted sum of its neighbours."""
+    """Return LG for the documents from `first` on: each one's difference from the weighted sum of its neighbors."""
     width = documents.shape[1]
     found = np.zeros((len(starts) - 1, width))
     for k in range(len(found)):
@@ -238,7 +237,7 @@ def _differences(documents: Floats, degrees: Floats, first: int, starts: Ints, o
 
 @compiled
 def _gathered(documents: Floats, degrees: Floats, differs: Floats) -> Floats:
-    """Gᵀ(LG), added up document by document."""
+    """Return Gᵀ(LG), summed document by document."""
     count, width = documents.shape
     found = np.zeros((width, width))
     for k in range(count):

@@ -6,15 +6,15 @@ At the minimum some weights are 0 and the others free. Rows with margin b_i·w <
 with margin > 1 the price 0, and a few rows lie on the hinge's kink, with margin 1 and a price between. Given these
 active sets, w is the solution of one linear system.
 
-So this is a primal-dual active set method (`active_sets`): guess the sets, from a similar program where there is one,
-solve, and move everything that violates its condition to another set, all at once. The KKT residual says how exact a
-solution is. Where the method cycles, the sets come from one of two others:
+So this is a primal-dual active set method (`active_sets`): guess the sets, from a similar program if there is one,
+solve, and move everything that violates its condition to another set, all at once. The KKT residual tells how exact a
+solution is. If the method cycles, the sets come from one of two others:
 
 From a solution of a similar program, Newton's method with a smoothed hinge, smoothed less from one guess to the next.
 The smoothed loss of a row has the slope α = clip(C/2 + (1 − b·w) / give, 0, C): the program is then differentiable and
-piecewise quadratic. Each step is Newton's in the weights that are above 0, or would become so, cut off at 0, and halved
-until the objective falls: it cannot cycle. Where that is not enough, or nothing similar is known, Mehrotra's interior
-point method.
+piecewise quadratic. Each step is Newton's in the weights that are above 0, or would become so, clipped at 0, and halved
+until the objective falls: it cannot cycle. If that fails, or no similar program is known, Mehrotra's interior point
+method.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.compiled import compiled, compiled_loosely
 
 _SMOOTHING = (0.05, 0.01, 0.002, 0.0004)  # widths of the smoothed kink: margins of 1 ± half of it
-_MOST_ROUNDS = 60  # it takes about ten
-_ENOUGH = 1e-6  # of the terms of the gradient: what is left of it
-_SHORTEST = 1e-5  # of a step: one that has to be shorter is rounding
-_DESCENT = 1e-4  # of what the slope promises: a step has to bring as much
-_MOST_STEPS = 100  # it takes a dozen or two
+_MOST_ROUNDS = 60  # it usually takes about ten
+_ENOUGH = 1e-6  # the gradient that may remain, relative to its terms
+_SHORTEST = 1e-5  # the shortest step: a shorter one is rounding error
+_DESCENT = 1e-4  # the share of the predicted decrease that a step must achieve
+_MOST_STEPS = 100  # it usually takes one or two dozen
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The minimiser, the rows' dual variables (prices) 0 ≤ α ≤ C, and the active sets, a start for a similar program.
+    """The minimizer, the rows' dual variables (prices) 0 ≤ α ≤ C, and the active sets, a start for a similar program.
 
     `residual` is the largest violation of the KKT conditions w = max(0, w − g) and α = clip(α + 1 − b·w, 0, C), with
     the gradient g = Mw − Bᵀα; the first is relative to the largest of the terms in g.
@@ -69,7 +69,7 @@ class Solution:
 
 
 def solve(curvature: Floats, rows: Floats, cost: float, start: Solution | None = None) -> Solution:
-    """The minimum; SolverError where the KKT residual stays above 1e-8, which no known program causes."""
+    """Return the minimum; raise SolverError if the KKT residual stays above 1e-8, which no known program causes."""
     count, width = rows.shape
     rows = for_kernels(np.ascontiguousarray(rows, dtype=np.float64))
     curvature = np.ascontiguousarray(curvature, dtype=np.float64)
@@ -88,7 +88,7 @@ def solve(curvature: Floats, rows: Floats, cost: float, start: Solution | None =
 
 
 def _solve(program: Program, guess: Guess, warm: bool) -> tuple[int, float]:
-    """Turn the guess into the solution; the number of rounds, and the KKT residual."""
+    """Turn the guess into the solution; return the number of rounds and the KKT residual."""
     rounds, residual = _tried(program, guess)
     if residual <= TOLERANCE:
         return rounds, residual
@@ -109,7 +109,7 @@ def _solve(program: Program, guess: Guess, warm: bool) -> tuple[int, float]:
 
 
 def _tried(program: Program, guess: Guess) -> tuple[int, float]:
-    """The active set method from these sets; its solution, the same bits from any start, becomes the guess."""
+    """Try the active set method from these sets; on success the guess becomes the solution, the same from any start."""
     again = Guess(guess.free.copy(), guess.side.copy(), guess.weights.copy(), guess.prices.copy())
     rounds, residual = attempt(program, again)
     if residual <= TOLERANCE:
@@ -119,7 +119,7 @@ def _tried(program: Program, guess: Guess) -> tuple[int, float]:
 
 @compiled
 def smoothed_newton(program: Program, guess: Guess, give: float) -> int:
-    """Minimise from the guess's weights, and read the active sets off the minimum; the number of rounds."""
+    """Minimize from the guess's weights, and derive the active sets from the minimum; return the rounds."""
     weights, prices = guess.weights, guess.prices
     margins, push = weighted_sum(weights, program.columns), weighted_sum(weights, program.curvature)
     value, rounds = scalar_product(weights, push, 0, len(weights)) / 2 + _loss(margins, give, program.cost), 0
@@ -166,7 +166,7 @@ def _moved(weights: Floats, f: Ints, step: Floats, t: float) -> Floats:
 
 @compiled_loosely
 def _loss(margins: Floats, give: float, cost: float) -> float:
-    """The smoothed loss of all rows: 0, cost · (1 − margin), or a parabola between."""
+    """Return the smoothed loss of all rows: 0, cost · (1 − margin), or a parabola between."""
     total, half = 0.0, give * cost / 2
     for i in range(len(margins)):
         short = 1.0 - margins[i]
@@ -177,7 +177,7 @@ def _loss(margins: Floats, give: float, cost: float) -> float:
 
 @compiled
 def _to_change(weights: Floats, push: Floats, pull: Floats) -> tuple[Ints, float]:
-    """The weights that are above 0 or should be, and the largest slope among them, relative to its terms."""
+    """Return the weights that are above 0 or should be, and the largest slope among them, relative to its terms."""
     found, many = np.empty(len(weights), np.int64), 0
     worst, largest = 0.0, 1.0
     for j in range(len(weights)):
@@ -192,7 +192,7 @@ def _to_change(weights: Floats, push: Floats, pull: Floats) -> tuple[Ints, float
 
 @compiled
 def _newton_direction(program: Program, guess: Guess, f: Ints, push: Floats, pull: Floats, give: float) -> Floats:
-    """The change of the weights f to where their slopes, push − pull, would be 0."""
+    """Return the change of the weights f that brings their slopes, push − pull, to 0."""
     n = len(f)
     system, right, row = np.empty((n, n)), np.empty(n), np.empty(n)
     for a in range(n):
@@ -237,7 +237,7 @@ class _Direction(NamedTuple):
 
 
 class _Targets(NamedTuple):
-    """How much the products weights · slopes, prices · over and spare · under are to change."""
+    """The target changes of the products weights · slopes, prices · over and spare · under."""
 
     weights: Floats
     prices: Floats
@@ -245,7 +245,7 @@ class _Targets(NamedTuple):
 
 
 class _Newton(NamedTuple):
-    """The Newton system at an iterate: its factor and residuals, which predictor and corrector share."""
+    """The Newton system at an iterate: its factor and residuals, used by predictor and corrector."""
 
     factor: Floats  # of M + diag(slopes / weights) + Bᵀ diag(1 / stretch) B
     stretch: Floats
@@ -256,12 +256,12 @@ class _Newton(NamedTuple):
 
 @compiled
 def interior_point(program: Program, guess: Guess, plain: bool) -> int:
-    """Guess the active sets by Mehrotra's predictor-corrector interior point method; the rounds that took.
+    """Guess the active sets by Mehrotra's predictor-corrector interior point method; return the rounds it took.
 
-    Every time the duality gap has become 30 times smaller, the active sets are read off the iterate and tried; the
-    method stops where they are optimal. Plain is without the predictor, for programs so badly scaled that it misleads.
+    Whenever the duality gap has become 30 times smaller, the active sets are derived from the iterate and tried; the
+    method stops when they are optimal. `plain` omits the predictor, for programs so badly scaled that it misleads.
     """
-    # About how much a row's margin changes with its price.
+    # Roughly how much a row's margin changes with its price.
     rise = weighted_sum(1.0 / np.diag(program.curvature), program.columns**2)
     at = _interior_start(program)
     rounds, enough = 0, 1e-5
@@ -288,7 +288,7 @@ def interior_point(program: Program, guess: Guess, plain: bool) -> int:
 
 @compiled
 def _interior_start(program: Program) -> _Interior:
-    """A strictly positive start on the scale of the rows."""
+    """Return a strictly positive start on the scale of the rows."""
     cost = program.cost
     count, width = program.rows.shape
     scale = max(np.sum(np.abs(program.rows)) / max(count, 1), 1e-300)
@@ -305,13 +305,13 @@ def _interior_start(program: Program) -> _Interior:
 
 @compiled
 def _gap(at: _Interior) -> float:
-    """The sum of all complementary products, which is the duality gap at a feasible iterate."""
+    """Return the sum of all complementary products, which is the duality gap at a feasible iterate."""
     return np.sum(at.weights * at.slopes) + np.sum(at.prices * at.over) + np.sum(at.spare * at.under)
 
 
 @compiled
 def _nearest_sets(program: Program, guess: Guess, at: _Interior, rise: Floats) -> None:
-    """The active sets nearest to an iterate: of a variable and its complement, the smaller one is taken for 0."""
+    """Set the active sets nearest to an iterate: of a variable and its complement, the smaller is taken as 0."""
     guess.free[:] = at.weights > at.slopes / np.diag(program.curvature)
     for i in range(len(rise)):
         if at.prices[i] * rise[i] < at.over[i]:
@@ -323,7 +323,7 @@ def _nearest_sets(program: Program, guess: Guess, at: _Interior, rise: Floats) -
 
 @compiled
 def _newton_system(program: Program, at: _Interior, pull: Floats, push: Floats) -> _Newton:
-    """The Newton system reduced to the weights, factored."""
+    """Return the Newton system reduced to the weights, factored."""
     curvature, columns = program.curvature, program.columns
     width, count = columns.shape
     stretch = at.over / at.prices + at.under / at.spare
@@ -340,7 +340,7 @@ def _newton_system(program: Program, at: _Interior, pull: Floats, push: Floats) 
 
 @compiled
 def _interior_step(program: Program, at: _Interior, newton: _Newton, gap: float, plain: bool) -> _Interior:
-    """The next iterate: a predictor chooses the centring, a corrector the direction; 0.995 of the way to the limit."""
+    """Return the next iterate: a predictor chooses the centering, a corrector the direction; 0.995 of the limit."""
     affine = _Targets(-at.weights * at.slopes, -at.prices * at.over, -at.spare * at.under)
     predictor = _direction(program, at, newton, affine)
     targets = _centred(at, predictor, gap, plain)
@@ -352,7 +352,7 @@ def _interior_step(program: Program, at: _Interior, newton: _Newton, gap: float,
 
 @compiled
 def _direction(program: Program, at: _Interior, newton: _Newton, targets: _Targets) -> _Direction:
-    """The Newton direction that changes the complementary products by the targets, to first order."""
+    """Return the Newton direction that changes the complementary products by the targets, to first order."""
     lift = newton.shortfall - targets.spare / at.spare + targets.prices / at.prices
     weights = newton.pull - newton.push + at.slopes + targets.weights / at.weights
     weights = weights + weighted_sum(lift / newton.stretch, program.rows)
@@ -369,7 +369,7 @@ def _direction(program: Program, at: _Interior, newton: _Newton, targets: _Targe
 
 @compiled
 def _step_length(at: _Interior, by: _Direction) -> float:
-    """The longest step, up to 1, after which no variable is negative."""
+    """Return the longest step, up to 1, after which no variable is negative."""
     fastest = max(1.0, np.max(-by.weights / at.weights), np.max(-by.slopes / at.slopes))
     for i in range(len(at.prices)):
         change = by.prices[i]
@@ -380,7 +380,7 @@ def _step_length(at: _Interior, by: _Direction) -> float:
 
 @compiled
 def _centred(at: _Interior, predictor: _Direction, gap: float, plain: bool) -> _Targets:
-    """Mehrotra's targets: every product μ = σ · gap / n, σ = (gap after the predictor / gap)³, less the second order.
+    """Return Mehrotra's targets: every product μ = σ · gap / n, σ = (gap after predictor / gap)³, minus second order.
 
     Plain takes σ = 0.2 and leaves the second-order terms out.
     """
@@ -399,7 +399,7 @@ def _centred(at: _Interior, predictor: _Direction, gap: float, plain: bool) -> _
 
 @compiled
 def _iterate_after(at: _Interior, by: _Direction, t: float) -> _Interior:
-    """The iterate after a step of length t."""
+    """Return the iterate after a step of length t."""
     return _Interior(
         at.weights + t * by.weights,
         at.slopes + t * by.slopes,

@@ -1,1 +1,1 @@
-"""Weights of first-stage runs: one for all queries, or for each query its own."""
+"""Weights of first-stage runs: the same for all queries, or different for each."""

@@ -1,4 +1,4 @@
-"""Weights of the runs for each query its own, where cross-validation shows that they are better."""
+"""Weights of the runs for each query, if cross-validation shows that they are better."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from querywise.runtime.stored import (
     require,
 )
 
-FEWEST = 20  # queries; from fewer nothing is chosen
+FEWEST = 20  # queries; with fewer, nothing is chosen
 CHOICE = "the best of these in other parts"
-_SURE = 3.0  # standard errors that the gain of the choice must exceed: of many ways the best gains two by luck
+_SURE = 3.0  # standard errors that the gain of the choice must exceed: the best of many ways gains two by luck
 KAPPAS = (0.25, 1.0, 4.0)
 SIGNALS_L2 = (0.1, 1.0, 10.0)
 SHRINKAGES = (0.25, 0.5, 1.0)
@@ -60,17 +60,21 @@ _SMALLEST_LEAF = 0.02  # of the training queries
 
 @dataclass(eq=False, repr=False)
 class NeighbourWeights(Estimator):
-    """The weights that rank a query's neighbours and, κ times, all training queries best.
+    """The weights that rank a query's neighbors and, κ times, all training queries best.
 
         u(q) = argmax_w  Σ_i v_i(q) T_i(w) + κ T̄(w)
 
-    T_i(w) is the measure of training query i under weights w, T̄ its mean over all, v(q) the neighbours' weights, with
-    sum 1. Of equally good weights u is the nearest to w̄. A query without neighbours, too far from all training queries,
+    T_i(w) is the measure of training query i under weights w, T̄ its mean over all, v(q) the neighbors' weights, with
+    sum 1. Of equally good weights u is the nearest to w̄. A query without neighbors, too far from all training queries,
     or without anything that would give it a position (a word, a vector) has w̄.
 
-    view, k: the neighbours are the k nearest in a view; by default of the query's text, and without texts in TopMean.
-    kappa: κ; infinity is w̄ for all queries.
-    back_off: the share of training queries that are nearer to each other than a query may be to the nearest of them.
+    Attributes:
+        view, k: The neighbors are the k nearest in a view; by default of the query's text, and without texts in
+            TopMean.
+        kappa: κ; infinity is w̄ for all queries.
+        back_off: A share of the training queries; a query farther from its nearest training query than this share of
+            them are from theirs has w̄.
+
     """
 
     view: QueryView | None
@@ -100,9 +104,9 @@ class NeighbourWeights(Estimator):
         return np.asarray(self.table_.mean(axis=0))
 
     def own(self, candidates: Candidates, around: Around) -> OwnWeights:
-        """The weights of these queries."""
+        """Return the weights of these queries."""
         rows = without(around.weights(), around.far())
-        if len(candidates) == 1:  # without a product of sparse matrices
+        if len(candidates) == 1:  # avoids a product of sparse matrices
             totals = np.add.reduce(rows.data, keepdims=True)
             near = np.add.reduce(self.table_[rows.indices] * rows.data[:, None], axis=0, keepdims=True)
         else:
@@ -114,12 +118,12 @@ class NeighbourWeights(Estimator):
         return OwnWeights(np.where(local[:, None], found.reshape(-1, len(self.common_)), self.common_), local)
 
     def said(self) -> str:
-        """What it is, in words."""
+        """Describe it in words."""
         return f"neighbours, kappa={self.kappa:g}"
 
 
 def has_position(candidates: Candidates, by: tuple[str, ...]) -> Bools:
-    """Which queries have something of what gives a position: documents, words, a vector that is not 0; or columns."""
+    """Return which queries have something that gives them a position: documents, words, nonzero vectors, columns."""
     table, found = candidates.queries, np.zeros(len(candidates), np.bool_)
     if "columns" in by:
         return np.ones(len(candidates), np.bool_)
@@ -138,13 +142,15 @@ class SignalWeights(Estimator):
 
         u(q) = w̄ + B φ(q) / Σ w₀,   negative entries cut, then with sum 1
 
-    w₀ and B are one ranking SVM on s ⊗ (1, φ(q)): s the runs' scores, φ the signals, standardised on the training
-    queries, w₀ the common part with penalty λ, B the rest with penalty μ. Only what the signals change is taken of it:
-    the common weights themselves are w̄, which maximises the measure.
+    w₀ and B are one ranking SVM on s ⊗ (1, φ(q)): s the runs' scores, φ the signals, standardized on the training
+    queries, w₀ the common part with penalty λ, B the rest with penalty μ. Only the change by the signals is used: the
+    common weights themselves are w̄, which maximizes the measure.
 
-    l2, signals_l2: λ and μ; an infinite μ is w̄ for all queries.
-    back_off: the share of training queries that are nearer to each other, by their signals, than a query may be to the
-    nearest of them; a query farther away has w̄.
+    Attributes:
+        l2, signals_l2: λ and μ; an infinite μ is w̄ for all queries.
+        back_off: A share of the training queries; a query farther from its nearest training query, by its signals, than
+            this share of them are from theirs has w̄.
+
     """
 
     l2: float
@@ -167,7 +173,7 @@ class SignalWeights(Estimator):
         self.slopes_ = np.zeros((runs, count))
         if int(lists.data.pairs.sum()) == 0:
             return self
-        # A column times c has c² times less penalty in what its weight means for the original column.
+        # Scaling a column by c divides the penalty on the original column's weight by c².
         shrunk = float(np.sqrt(self.l2 / self.signals_l2))
         signals = self.locality_.points_[lists.seen.query_of_row]
         products = lists.seen.features[:, :, None] * signals[:, None, :] * shrunk
@@ -180,7 +186,7 @@ class SignalWeights(Estimator):
         return self
 
     def own(self, candidates: Candidates, around: Around) -> OwnWeights:
-        """The weights of these queries."""
+        """Return the weights of these queries."""
         steps: Floats = np.einsum("qs,rs->qr", around.points(), self.slopes_)
         moved = np.maximum(self.common_ + steps, 0.0)
         totals = moved.sum(axis=1)
@@ -189,27 +195,27 @@ class SignalWeights(Estimator):
         return OwnWeights(weights, local)
 
     def said(self) -> str:
-        """What it is, in words."""
+        """Describe it in words."""
         return f"signals, signals_l2={self.signals_l2:g}"
 
 
-Way: TypeAlias = NeighbourWeights | SignalWeights  # to weights of a query's own
+Way: TypeAlias = NeighbourWeights | SignalWeights  # a way to weights per query
 
 
 def shrunk(own: Floats, common: Floats, shrinkage: float) -> Floats:
-    """w̄ + ρ (u − w̄): with ρ = 0, or where u is w̄, exactly w̄."""
+    """Return w̄ + ρ (u − w̄): exactly w̄ if ρ = 0, or if u is w̄."""
     return common + shrinkage * (own - common)
 
 
 def cross_validated(
     lists: RunLists, ways: Sequence[Way], shrinkages: Sequence[float], everyone: Weights, *, folds: int, seed: int
 ) -> tuple[list[Gain], int]:
-    """The gain of every way and shrinkage over w̄, and the number of the one to take; −1 is w̄.
+    """Return the gain of every way and shrinkage over w̄, and the index of the one to take; −1 is w̄.
 
     Every query is ranked by what was learned from other parts; a group of queries is in one part. The one with the
-    highest mean gain is taken, the first of equals, if its gain exceeds one standard error, and that of the choice
-    itself, where every part has what was best in the others, exceeds three. The second, the last of the list, keeps out
-    what is best by luck: one of many is.
+    highest mean gain is taken, the first of ties, if its gain exceeds one standard error, and the gain of the choice
+    itself, where every part uses what was best in the others, exceeds three. The latter, the last of the list, guards
+    against luck: the best of many ways often is.
     """
     place, order = np.empty(len(lists.data), dtype=np.int64), content_order(lists.data)
     place[order] = deal_in_turn(np.random.default_rng(seed).permutation(len(order)), folds, lists.data.groups[order])
@@ -227,7 +233,7 @@ def cross_validated(
 
 
 def _held_out(lists: RunLists, ways: Sequence[Way], everyone: Weights, place: Ints) -> tuple[Floats, Floats]:
-    """The common weights and those of every way, for each query by what was learned from other parts."""
+    """Return the common weights and those of every way, for each query as learned from other parts."""
     commons = np.empty((len(lists.data), lists.options.shape[1]))
     found = np.empty((len(ways), *commons.shape))
     for fold in track(np.unique(place).tolist(), "Weights by query"):
@@ -243,7 +249,7 @@ def _held_out(lists: RunLists, ways: Sequence[Way], everyone: Weights, place: In
 
 
 def _of_the_choice(paired: Floats, place: Ints) -> Floats:
-    """The gain of every query under what is best in the other parts; 0 where nothing gains there."""
+    """Return the gain of every query under what is best in the other parts; 0 if nothing gains there."""
     gains = np.zeros(len(place))
     for fold in np.unique(place):
         means = paired[:, place != fold].mean(axis=1)
@@ -260,34 +266,37 @@ def _gain(said: str, paired: Floats) -> Gain:
 class WeightsByQuery(Fusion):
     """Weights of the runs by query: w(q) = (1 − ρ) w̄ + ρ u(q), with w̄ the weights for all queries.
 
-    The runs are what several searches found: data has the columns `run.NAME.score` and `run.NAME.reciprocal_rank` of
-    each. u(q) comes from the query's neighbours (NeighbourWeights) or from its signals (SignalWeights). What is left
-    open is chosen by cross-validation over training and validation queries: anything but w̄ is taken only if its mean
-    gain per query exceeds one standard error, and that of the choice itself three. Where nothing is left open, nothing
+    The runs are the results of several searches: data has the columns `run.NAME.score` and `run.NAME.reciprocal_rank`
+    of each. u(q) comes from the query's neighbors (NeighbourWeights) or from its signals (SignalWeights). Open
+    settings are chosen by cross-validation over training and validation queries: anything but w̄ is taken only if its
+    mean gain per query exceeds one standard error, and that of the choice itself three. If no setting is open, nothing
     is compared. A query far from all training queries has w̄.
 
     Args:
         normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2
             and z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did
-            not find counts 0 there.
-        measure: the measure that weights maximise: map, ndcg or ndcg@k.
-        way: where a query's own weights come from: its neighbours, its signals, or whichever is better.
-        view: where neighbours are sought; by default by the query's text, without texts by the mean of its top
+            not retrieve counts 0 there.
+        measure: the measure that weights maximize: map, ndcg or ndcg@k.
+        way: the source of a query's own weights: its neighbors, its signals, or whichever is better.
+        view: the view in which neighbors are searched; by default the query's text, without texts the mean of its top
             documents.
-        k: how many training queries are neighbours, from 1 up, or, as a float above 0 and up to 1, which share of them.
-        kappa: how much all training queries count beside the neighbours, from 0 up; none is chosen among 0.25, 1 and 4.
+        k: the number of training queries that are neighbors, from 1 up, or a share of them, a float above 0 and up to
+            1.
+        kappa: the weight of all training queries relative to the neighbors, from 0 up; none is chosen among 0.25, 1 and
+            4.
         l2: the penalty on the common part of the weights from signals; above 0.
-        signals_l2: the penalty on what signals change, above 0; none is chosen among 0.1, 1 and 10.
+        signals_l2: the penalty on the change by signals, above 0; none is chosen among 0.1, 1 and 10.
         shrinkage: ρ, the share of a query's own weights, from 0 to 1; none is chosen among 0.25, 0.5 and 1.
-        back_off: a share of the training queries; a query farther from its nearest training query than that share of
-            them is from each other gets the weights for all queries. Above 0 and up to 1; None never backs off.
+        back_off: a share of the training queries, above 0 and up to 1. A query that is farther from its nearest
+            training query than this share of them are from theirs gets the weights for all queries; None never backs
+            off.
         folds: parts of the cross-validation, from 2 up.
-        seed: how queries are cut into these parts.
+        seed: the random assignment of queries to these parts.
 
     After fit, `weights_` are w̄, one per run. `run_weights(candidates)` has the weights of each query.
 
     Raises:
-        DataError: A parameter out of its range, and data of fewer than two runs.
+        DataError: A parameter is out of range, and data of fewer than two runs.
 
     >>> from querywise import WeightsByQuery
     >>> from querywise.data.judged import judged_by
@@ -325,7 +334,7 @@ class WeightsByQuery(Fusion):
     )
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Find the weights for all queries, then compare the ways to weights by query with them, `valid` included."""
+        """Find the weights for all queries, then compare ways to weights by query with them, including `valid`."""
         self._check()
         lists = self.judged_lists(data, valid, self.measure)
         everyone = Weights(self.normalise, measure=self.measure).found_in(lists)
@@ -349,7 +358,7 @@ class WeightsByQuery(Fusion):
         return self
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """Weights of its own for each query that is near enough to the training queries; w̄ for the others."""
+        """Return the answer by weights for each query near enough to the training queries, and w̄ for the others."""
         way, common, shrinkage = self.way_, self.weights_, self.shrinkage_
         gains = tuple(
             Gain(tried, float(self.gains_[number, 0]), float(self.gains_[number, 1]), number == self.taken_)
@@ -391,16 +400,16 @@ class WeightsByQuery(Fusion):
 
 @dataclass(eq=False, repr=False)
 class ForestWeights(Fusion):
-    """A random forest predicts from a query's signals the measure under all weights; the best weights are taken.
+    """A random forest predicts the measure under all weights from a query's signals; the best weights are used.
 
-    As in OpenSearch's account of how to optimise hybrid search: a model of query features and of the weight predicts
-    the measure, and the weight with the highest prediction is used. Of equally good ones it is the nearest to the
-    weights for all queries. There is no comparison with these: see WeightsByQuery.
+    As OpenSearch describes the optimization of hybrid search: a model of query features and the weight predicts the
+    measure, and the weight with the highest prediction is used; ties go to the nearest to the weights for all queries.
+    It is not compared with these: see WeightsByQuery.
 
     Args:
-        measure: the measure that weights maximise: map, ndcg or ndcg@k.
-        trees: how many trees the forest has.
-        seed: of the forest's random choices.
+        measure: the measure that weights maximize: map, ndcg or ndcg@k.
+        trees: the number of trees in the forest.
+        seed: the seed of the forest's random choices.
     """
 
     normalise: EngineNormalisation = "opensearch-min-max"
@@ -443,7 +452,7 @@ class ForestWeights(Fusion):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """Every node has two children that come after it, or is a leaf and its own child twice."""
+        """Check that every node has two children that come after it, or is a leaf and its own child twice."""
         super()._check_stored(known)
         own = np.arange(known.sizes["nodes"])
         after = (self.low_ >= own).all() and (self.high_ >= own).all()
@@ -452,7 +461,7 @@ class ForestWeights(Fusion):
         require(whole, "ForestWeights has a node with one child")
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """Weights of its own for each query with documents."""
+        """Return the answer by weights for each query with documents."""
         place = Place(lambda: ("documents",))
         return self.fused(self.lists(seen), lambda: OwnWeights(self._own(seen), seen.sizes > 0), place=place)
 
@@ -465,7 +474,7 @@ class ForestWeights(Fusion):
         return np.array(chosen).reshape(-1, len(self.weights_))
 
     def _leaves(self, points: Floats, root: int) -> Ints:
-        """The leaf of each query in one tree. A leaf is its own child, and any other child comes after its parent."""
+        """Return the leaf of each query in one tree. A leaf is its own child; any other child follows its parent."""
         nodes, rows = np.full(len(points), root), np.arange(len(points))
         while True:
             low = points[rows, self.columns_[nodes]] <= self.thresholds_[nodes]
@@ -476,6 +485,6 @@ class ForestWeights(Fusion):
 
 
 def _children(sides: list[Ints], roots: Ints) -> Ints:
-    """The child of every node on one side, counted over all trees; a leaf is its own child."""
+    """Return the child of every node on one side, indexed over all trees; a leaf is its own child."""
     found = [np.where(each < 0, np.arange(len(each)), each) + root for each, root in zip(sides, roots, strict=True)]
     return np.concatenate(found).astype(np.int64)

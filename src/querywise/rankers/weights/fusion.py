@@ -1,8 +1,8 @@
-"""Runs fused without looking at the query: one set of weights for all, a run's own confidence, or votes.
+"""Fusion of runs without looking at the query: common weights, a run's own confidence, or votes.
 
-What the rankers that weigh runs share is here too: the lists and the answer. Voting takes every feature as a ranker's
-score, 0 where it did not retrieve the document; scores of retrieved documents are above 0, as `data.runs.join_runs`
-makes them.
+The common part of rankers that weight runs is here too: the lists and the answer. Voting treats every feature as a
+ranker's score, 0 if it did not retrieve the document; scores of retrieved documents are above 0, as
+`data.runs.join_runs` makes them.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from querywise.runtime.stored import FITTED, Known, Number, Whole, contents, flo
 
 _STEPS = 20  # of 0.05, from 0 to 1
 _WHOLE_GRID = 3  # runs up to which the whole grid of that step is tried
-_MOST = 1000  # points of the coarser grid of more runs
-_TIED = 1e-12  # of a measure: less is rounding
+_MOST = 1000  # points of the coarser grid for more runs
+_TIED = 1e-12  # of a measure: smaller differences are rounding errors
 _RISE = 1e-9
-_LEAST = 1e-35  # what scores of 32 bits can be told from 0 by
+_LEAST = 1e-35  # the smallest score that 32 bits can tell from 0
 SIGNS = ("margin", "entropy")
 
 
 def options_for(runs: int) -> Floats:
-    """Weights of so many runs, none negative, that sum to 1: all in steps of 0.05; of more than three runs, coarser.
+    """Return all non-negative weights of the runs with sum 1, in steps of 0.05; coarser for more than three runs.
 
-    The steps of more runs are the finest of 0.1, 0.2, 0.25, 0.5 and 1 that make no more than 1,000 points.
+    The steps for more runs are the finest of 0.1, 0.2, 0.25, 0.5 and 1 that give no more than 1,000 points.
 
     >>> options_for(2)[:3].tolist()
     [[0.0, 1.0], [0.05, 0.95], [0.1, 0.9]]
@@ -79,14 +79,14 @@ def _grid(runs: int, steps: int) -> Floats:
 
 
 def best_of(values: Floats, options: Floats, near: Floats) -> int:
-    """The number of the option with the highest value; of equals the nearest to `near`, then the first."""
+    """Return the index of the option with the highest value; of ties the nearest to `near`, then the first."""
     tied = np.flatnonzero(values >= values.max() - _TIED)
     gaps = np.sum((options[tied] - near) ** 2, axis=1)
     return int(tied[np.flatnonzero(gaps <= gaps.min() + _TIED)[0]])
 
 
 def improved(weights: Floats, value: Callable[[Floats], float]) -> Floats:
-    """Of more than three runs: the weights after a search by moves of 0.05 from one run to another."""
+    """Improve the weights of more than three runs by moves of 0.05 from one run to another."""
     pairs = list(permutations(range(len(weights)), 2))
     if len(weights) <= _WHOLE_GRID:
         return weights
@@ -94,7 +94,7 @@ def improved(weights: Floats, value: Callable[[Floats], float]) -> Floats:
 
 
 def climbed(weights: Floats, value: Callable[[Floats], float], moves: Callable[[Floats], list[Floats]]) -> Floats:
-    """The move that raises the value most is made, the first of equals, as long as there is one."""
+    """Repeat the move that raises the value most, the first of ties, as long as one does."""
     highest = value(weights)
     while True:
         tried = moves(weights)
@@ -114,7 +114,7 @@ def _moved(weights: Floats, giver: int, taker: int) -> Floats:
 
 
 def runs_of(whose: type, feature_names: tuple[str, ...] | None) -> list[RunColumns]:
-    """The runs among the features; fewer than two are refused."""
+    """Return the runs among the features; raise DataError if there are fewer than two."""
     found = run_columns(feature_names)
     if len(found) < 2:
         said = f"only those of {found[0].name}" if found else "none"
@@ -127,14 +127,14 @@ def runs_of(whose: type, feature_names: tuple[str, ...] | None) -> list[RunColum
 
 
 def check_normalise(whose: type, normalise: str) -> None:
-    """Refuse a normalisation that no engine has."""
+    """Raise DataError for a normalization that no engine has."""
     if normalise not in ENGINE_NORMALISATIONS:
         known = ", ".join(ENGINE_NORMALISATIONS)
         raise DataError(f"{whose.__name__}(normalise={normalise!r}) is unknown. Known: {known}.")
 
 
 def normalised_runs(candidates: Candidates, runs: list[RunColumns], normalise: str) -> Candidates:
-    """The same documents with a feature per run: its score, normalised over its own list; 0 where it is not there."""
+    """Return the documents with one feature per run: its score, normalized over its own list; 0 if it is absent."""
     names = tuple(run.name for run in runs)
     if not len(candidates.features):
         return replace(candidates, features=np.zeros((0, len(runs))), feature_names=names)
@@ -160,7 +160,7 @@ def normalised_runs(candidates: Candidates, runs: list[RunColumns], normalise: s
 
 
 def _refuse_tiny(candidates: Candidates, runs: list[RunColumns]) -> None:
-    """Refuse runs all of whose scores are nothing to engines, which compute in 32 bits."""
+    """Raise DataError for runs whose scores are all 0 to engines, which compute in 32 bits."""
     for run in runs:
         largest = float(np.abs(candidates.features[:, run.score]).max(initial=0.0))
         if 0 < largest < _LEAST:
@@ -171,7 +171,7 @@ def _refuse_tiny(candidates: Candidates, runs: list[RunColumns]) -> None:
 
 
 def together(data: Judged, valid: Judged | None) -> Judged:
-    """Training and validation queries as one set, each query once."""
+    """Return training and validation queries as one set, each query once."""
     if valid is None or not len(valid):
         return data
     known = set(data.query_ids)
@@ -183,8 +183,13 @@ def together(data: Judged, valid: Judged | None) -> Judged:
 class RunLists:
     """Judged queries with their runs.
 
-    data: as given. seen: with a feature per run. measure: what weights maximise. options: the weights that are tried, a
-    row each. table: queries × options, the measure of every query under each.
+    Attributes:
+        data: The judged set as given.
+        seen: The candidates with one feature per run.
+        measure: The measure that weights maximize.
+        options: The weights to try, one row each.
+        table: Queries × options: the measure of every query under each.
+
     """
 
     data: Judged
@@ -195,31 +200,31 @@ class RunLists:
 
     @staticmethod
     def of(data: Judged, runs: list[RunColumns], normalise: str, measure: str) -> RunLists:
-        """Those of a judged set."""
+        """Build the lists of a judged set."""
         seen, options = normalised_runs(data.candidates, runs, normalise), options_for(len(runs))
         worth = Worth(data, measure)
         table = np.column_stack([worth.of(linear_scores(seen.features, each)) for each in options])
         return RunLists(data, seen, measure, options, table)
 
     def select(self, queries: Ints) -> RunLists:
-        """Those of some queries."""
+        """Return the lists of some queries."""
         return replace(self, data=self.data.select(queries), seen=self.seen.select(queries), table=self.table[queries])
 
     def values(self, weights: Floats) -> Floats:
-        """The measure of every query, each under its own row of weights."""
+        """Return the measure of every query, each under its own row of weights."""
         by_row = weights[self.seen.query_of_row]
         return Worth(self.data, self.measure).of(np.einsum("ij,ij->i", self.seen.features, by_row))
 
     @cached_property
     def best(self) -> Floats:
-        """w̄, the weights under which the mean over all queries is highest; of equals the nearest to equal weights."""
+        """w̄, the weights with the highest mean over all queries; of ties the nearest to equal weights."""
         count = self.options.shape[1]
         found = self.options[best_of(self.table.mean(axis=0), self.options, np.full(count, 1 / count))]
         worth = Worth(self.data, self.measure)
         return improved(found, lambda each: float(worth.of(linear_scores(self.seen.features, each)).mean()))
 
     def with_best(self) -> RunLists:
-        """The same with w̄ among the options, where it is none of them: a search beyond the grid found it."""
+        """Add w̄ to the options if it is not among them, because a search beyond the grid found it."""
         if bool((self.options == self.best).all(axis=1).any()):
             return self
         values = self.values(np.tile(self.best, (len(self.data), 1)))
@@ -229,19 +234,19 @@ class RunLists:
 
 
 class OwnWeights(NamedTuple):
-    """Queries × runs, and which queries have weights of their own; the others have the common ones."""
+    """Queries × runs, and which queries have their own weights; the others have the common ones."""
 
     weights: Floats
     local: Bools
 
 
 class Fusion(AnyRanker):
-    """A weighted sum of the runs' normalised scores. `weights_` are the common weights.
+    """A weighted sum of the runs' normalized scores. `weights_` are the common weights.
 
     Args:
         normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2
             and z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did
-            not find counts 0 there.
+            not retrieve counts 0 there.
     """
 
     normalise: EngineNormalisation
@@ -251,23 +256,23 @@ class Fusion(AnyRanker):
 
     @property
     def runs_(self) -> tuple[str, ...]:
-        """What the runs are called."""
+        """The names of the runs."""
         return tuple(run.name for run in self._columns())
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """One set of weights for all queries."""
+        """Return the answer by one set of weights for all queries."""
         return self.fused(self.lists(seen))
 
     def run_weights(self, candidates: Candidates, /) -> Floats:
-        """Queries × runs: how much each run counts."""
+        """Return queries × runs: the weight of each run."""
         return run_weights(self.answer(candidates))
 
     def lists(self, candidates: Candidates) -> Candidates:
-        """The documents with a feature per run."""
+        """Return the documents with one feature per run."""
         return normalised_runs(ready(self, candidates), self._columns(), self.normalise)
 
     def judged_lists(self, data: Judged, valid: Judged | None, measure: str) -> RunLists:
-        """Those of training and validation queries; the columns are remembered."""
+        """Return the lists of training and validation queries; remember the columns."""
         check_normalise(type(self), self.normalise)
         check_worth(measure)
         self.remember(data)
@@ -276,7 +281,7 @@ class Fusion(AnyRanker):
         return RunLists.of(whole, self._columns(), self.normalise, measure)
 
     def remember(self, data: Judged) -> None:
-        """Remember the columns; those of fewer than two runs are refused."""
+        """Remember the columns; raise DataError if there are fewer than two runs."""
         data.require_learnable()
         runs_of(type(self), data.feature_names)
         self._remember_features(data)
@@ -289,7 +294,7 @@ class Fusion(AnyRanker):
         place: Place | None = None,
         gains: tuple[Gain, ...] = (),
     ) -> Answer:
-        """The answer by the common weights, or by those that some queries have of their own."""
+        """Return the answer by the common weights, or by those that some queries have of their own."""
         common, facts = LinearModel(self.weights_), partial(Facts, gains=gains, refused=refusal(type(self)))
         if own is None:
             runs = Fused(self.runs_, self.weights_, lambda: np.tile(self.weights_, (len(seen), 1)))
@@ -316,13 +321,13 @@ class Fusion(AnyRanker):
         return run_columns(self.feature_names_)
 
     def _check_stored(self, known: Known) -> None:
-        """There are two runs or more among the features, and a weight for each."""
+        """Check that the features include two or more runs, and that each has a weight."""
         known.tie("runs", len(run_columns(self.feature_names_)), "Fusion.weights_")
         require(known.sizes["runs"] > 1, "Fusion.feature_names_ name fewer than two runs")
 
 
 def refusal(whose: type) -> Refusal:
-    """Why no engine's model is made of weights of runs."""
+    """Return the reason why weights of runs cannot be exported as an engine's model."""
     return depends_on_the_list(
         whose,
         "adds up scores of several runs, each normalised over its own list",
@@ -332,7 +337,7 @@ def refusal(whose: type) -> Refusal:
 
 @dataclass(eq=False, repr=False)
 class EqualWeights(Fusion):
-    """Every run counts the same: CombSUM; with `rank`, reciprocal rank fusion. Nothing is learned."""
+    """Equal weights for all runs: CombSUM; with `rank`, reciprocal rank fusion. Nothing is learned."""
 
     normalise: EngineNormalisation = "opensearch-min-max"
 
@@ -347,14 +352,14 @@ class EqualWeights(Fusion):
 
 @dataclass(eq=False, repr=False)
 class Weights(Fusion):
-    """One weight per run for all queries: those under which training and validation queries are ranked best.
+    """One weight per run for all queries: the weights that rank training and validation queries best.
 
-    w̄ maximises the mean measure over all weights in steps of 0.05; of equally good ones it is the nearest to equal
-    weights. With more than three runs a coarser grid is tried, and then moves of 0.05 from one run to another. What was
-    judged beyond the candidates counts.
+    w̄ maximizes the mean measure over all weights in steps of 0.05; of equally good ones it is the nearest to equal
+    weights. With more than three runs a coarser grid is tried, and then moves of 0.05 from one run to another.
+    Judgments of documents beyond the candidates count.
 
     Args:
-        measure: the measure that weights maximise: map, ndcg or ndcg@k.
+        measure: the measure that weights maximize: map, ndcg or ndcg@k.
     """
 
     normalise: EngineNormalisation = "opensearch-min-max"
@@ -366,14 +371,14 @@ class Weights(Fusion):
         return self.found_in(self.judged_lists(data, valid, self.measure))
 
     def found_in(self, lists: RunLists) -> Self:
-        """Find the weights on lists that are made already."""
+        """Find the weights on prepared lists."""
         self.remember(lists.data)
         self.weights_ = lists.best
         return self
 
 
 class _Vote(OneModel):
-    """What the fusion methods share: all but the formula."""
+    """The common part of the fusion methods: everything but the formula."""
 
     stored = FITTED
 
@@ -383,7 +388,7 @@ class _Vote(OneModel):
         return self
 
     def form(self) -> Refusal:
-        """None: an engine counts no votes."""
+        """Refuse: engines cannot count votes."""
         return depends_on_the_list(type(self), "votes among the documents of the query")
 
 
@@ -394,7 +399,7 @@ class CombSUM(_Vote):
         return _sums(seen.features)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
-        """The scores themselves."""
+        """Return the scores themselves."""
         return Terms.of(seen, rows, seen.features[rows] * np.ones(seen.features.shape[1]))
 
 
@@ -432,9 +437,9 @@ class ReciprocalRank(_Vote):
 
 
 class Borda(_Vote):
-    """Borda's count: over all rankers, how many documents are below this one, less how many are above.
+    """Borda count: over all rankers, the number of documents below this one, minus the number above.
 
-    The documents that a ranker does not have share its last places.
+    Documents that a ranker does not have share its last ranks.
     """
 
     def _predict(self, seen: Candidates, /) -> Floats:
@@ -443,7 +448,7 @@ class Borda(_Vote):
 
 def _sums(features: Floats) -> Floats:
     total = np.zeros(len(features))
-    for column in features.T:  # one by one: whatever rows stand beside a document, its sum has the same bits
+    for column in features.T:  # one by one: a document's sum has the same bits whatever other rows there are
         total += column
     return total
 
@@ -459,13 +464,13 @@ def _by_ranker(candidates: Candidates, votes: Callable[[Floats], Floats]) -> Flo
 
 @dataclass(eq=False, repr=False)
 class Confidence(Fusion):
-    """One run's weight is its confidence in a query; the other runs share the rest. No label is used.
+    """One run's weight is its confidence in a query; the other runs share the rest. Labels are not used.
 
     The confidence is the share of training queries in which that run is less sure than here: by the margin of its top
-    score, how far it is above the second, or by the entropy of its scores, where less is surer.
+    score over the second, or by the entropy of its scores (lower is surer).
 
     Args:
-        sign: what says how sure a run is.
+        sign: the measure of confidence.
         run: the run whose confidence decides, by name; none is the last run for margin, and the first for entropy.
     """
 
@@ -477,7 +482,7 @@ class Confidence(Fusion):
     stored = contents(run_=Whole(below="runs"), levels_=floats("queries"))
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Remember how sure the run is in every training query."""
+        """Remember the run's confidence in every training query."""
         check_normalise(type(self), self.normalise)
         if self.sign not in SIGNS:
             raise DataError(f"Confidence(sign={self.sign!r}) is unknown. Known: {', '.join(SIGNS)}.")
@@ -493,7 +498,7 @@ class Confidence(Fusion):
         return self
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """Weights of its own for each query with documents."""
+        """Return the answer by weights for each query with documents."""
         return self.fused(self.lists(seen), lambda: OwnWeights(self._own(seen), seen.sizes > 0))
 
     def _own(self, candidates: Candidates) -> Floats:
@@ -510,5 +515,5 @@ class Confidence(Fusion):
     def _sureness(self, candidates: Candidates) -> Floats:
         names, values = signals(replace(candidates, feature_names=self.feature_names_))
         found = values[:, names.index(f"{self.runs_[self.run_]}.{self.sign}")]
-        # Rounded, so that sums in another order make no difference.
+        # Round, so that the order of summation makes no difference.
         return np.round(found if self.sign == "margin" else -found, 12)
