@@ -1,9 +1,9 @@
-"""Rare queries borrow: the prior of a document is made of its clicks under the queries most like it.
+"""Borrowing between queries: a rare query's prior for a document comes from its clicks under similar queries.
 
 α₀(q, d) = (r μ + λ Σ_q' s(q, q') c(q', d)) / (r + λ Σ_q' s(q, q') e(q', d)): clicks c and examinations e of the same
-document under the ten queries most alike, by words or by the documents that were clicked for both; μ and r are mean and
-strength of its prior otherwise. λ and the kind of likeness are chosen on a part of the earlier pages, and tested on the
-later ones.
+document under the ten most similar queries, by words or by the documents clicked for both; μ and r are the mean and
+strength of its prior otherwise. λ and the kind of similarity are chosen on a part of the earlier pages, and tested on
+the later ones.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NEAREST = 10  # queries
 _SHARES = (0.0, 0.1, 0.3, 1.0)
 _KINDS = ("words", "documents")
 _CELLS = 2_000_000  # products of a block of queries with all: each takes some 60 bytes
-_MOST = 200_000_000  # of all queries with all: half a minute
+_MOST = 200_000_000  # products of all queries with all: half a minute
 _BANDS = ((0, 0), (1, 1), (2, 4), (5, 9), (10, 99), (100, None))  # earlier pages of a query
 
 
 class Band(NamedTuple):
-    """Queries with so many earlier pages: the gain in the mean logarithm of a click's or skip's chance, and its p."""
+    """Queries by number of earlier pages: the gain in the mean log-likelihood of a click or skip, and its p."""
 
     name: str
     queries: int
@@ -41,7 +41,7 @@ class Band(NamedTuple):
 
 
 class Borrowing(NamedTuple):
-    """How queries borrow, and whether that predicts later clicks better. share: λ. gain, p: over all queries."""
+    """How queries borrow, and whether that predicts later clicks better; `share` is λ, `gain` and `p` are overall."""
 
     kind: str
     share: float
@@ -51,7 +51,7 @@ class Borrowing(NamedTuple):
 
     @property
     def helps(self) -> bool:
-        """Whether later clicks are predicted better, beyond chance."""
+        """Whether later clicks are predicted significantly better."""
         return self.share > 0 and self.gain > 0 and self.p < SIGNIFICANT
 
 
@@ -85,14 +85,14 @@ def _tested(earlier: Impressions, kind: str, share: float, plain: Floats, ours: 
 
 
 def borrowed(log: Impressions, fitted: ClickModel, how: Borrowing, means: Floats) -> Floats:
-    """The mean of the prior of every pair of a log. means: without borrowing."""
+    """Return the prior mean of every pair of a log; `means` are those without borrowing."""
     return _priors(log, fitted, alike(log, how.kind), how.share, fitted.keys, means)
 
 
 def _likelihoods(
     log: Impressions, later: Impressions, fitted: ClickModel, options: Sequence[tuple[str, float]]
 ) -> list[Floats]:
-    """For every query of later pages, the mean logarithm of the chance of a click or skip; NaN without such a page."""
+    """Return each query's mean log-likelihood of a click or skip on later pages; NaN without such a page."""
     keys = np.union1d(fitted.keys, later.keys)
     place = np.searchsorted(keys, fitted.keys)
     clicks, exposure = np.zeros(len(keys)), np.zeros(len(keys))
@@ -111,7 +111,7 @@ def _likelihoods(
 
 
 def _priors(log: Impressions, fitted: ClickModel, like: csr_array, share: float, keys: Ints, means: Floats) -> Floats:
-    """α₀ of pairs. means: μ of each."""
+    """Return α₀ of pairs, where `means` has μ of each."""
     if not share:
         return means
     strength = fitted.prior.a + fitted.prior.b
@@ -121,7 +121,7 @@ def _priors(log: Impressions, fitted: ClickModel, like: csr_array, share: float,
 
 
 def _of_neighbors(log: Impressions, keys: Ints, values: Floats, like: csr_array, wanted: Ints) -> Floats:
-    """Σ s(q, q') value(q', d) of the pairs wanted."""
+    """Return Σ s(q, q') value(q', d) of the pairs wanted."""
     width = len(log.documents)
     table = csr_array((values, (keys // width, keys % width)), shape=(len(log.queries), width))
     summed = (like @ table).tocsr()
@@ -134,7 +134,7 @@ def _of_neighbors(log: Impressions, keys: Ints, values: Floats, like: csr_array,
 
 
 def alike(log: Impressions, kind: str) -> csr_array:
-    """The ten queries most like each, with their cosine: of words weighed by rarity, or of clicks on documents."""
+    """Return each query's ten most similar, with the cosine: of words weighted by rarity, or of clicks on documents."""
     if kind == "words":
         made = Tokeniser(None)
         terms: dict[str, int] = {}
@@ -159,7 +159,7 @@ def alike(log: Impressions, kind: str) -> csr_array:
 
 
 def _without_common(table: csr_array) -> csr_array:
-    """Without what so many queries share that comparing them takes too long; it tells little of each."""
+    """Drop features shared by so many queries that comparing them takes too long; they say little about each."""
     shared = np.bincount(table.indices, minlength=table.shape[1]).astype(np.float64)
     rarest = np.argsort(shared, kind="stable")
     kept = np.zeros(table.shape[1])
@@ -168,7 +168,7 @@ def _without_common(table: csr_array) -> csr_array:
 
 
 def _nearest(table: csr_array, first: int, last: int) -> csr_array:
-    """The nearest of a block of rows, themselves left out."""
+    """Return the nearest of a block of rows, excluding the rows themselves."""
     found = (table[first:last] @ table.T).tocsr()
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     other = found.indices != rows + first

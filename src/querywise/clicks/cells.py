@@ -1,4 +1,4 @@
-"""How often every pair was shown and clicked in every case of examination, and what exchanged positions tell."""
+"""Counts of how often every pair was shown and clicked in each case of examination, and examination from them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from querywise.clicks.impressions import Codes, Impressions
 from querywise.runtime.arrays import Bools, Floats, Ints
 
 _STEPS, _SMALL = 30, 1e-8  # of Newton's method
-_HELD = 1.0  # clicks by which a position is held to the click rates: where nothing was exchanged they remain
+_HELD = 1.0  # clicks by which a position is held to the click rates: they remain where nothing was exchanged
 
 
 class Cells(NamedTuple):
-    """How often every pair was shown and clicked in every slot, pair after pair; a slot is a case of examination."""
+    """Counts of every pair shown and clicked in each slot, sorted by pair; a slot is a case of examination."""
 
     pair: Codes
     slot: Codes
@@ -24,12 +24,12 @@ class Cells(NamedTuple):
     clicks: Floats
 
     def starts(self, pairs: int) -> Ints:
-        """Where the cells of every pair begin."""
+        """Return where the cells of every pair begin."""
         return np.searchsorted(self.pair, np.arange(pairs + 1)).astype(np.int64)
 
 
 def counted_cells(pair: Codes, slot: Codes, clicked: Bools, slots: int) -> Cells:
-    """Rows with the same pair and slot, counted."""
+    """Count rows with the same pair and slot."""
     keys = pair.astype(np.int64) * slots + slot
     clicks_at = np.sort(keys[clicked])
     keys.sort()
@@ -43,12 +43,12 @@ def counted_cells(pair: Codes, slot: Codes, clicked: Bools, slots: int) -> Cells
 
 
 def position_cells(log: Impressions, pair: Codes) -> Cells:
-    """Counts by pair and position."""
+    """Return counts by pair and position."""
     return counted_cells(pair, log.position.astype(np.int32), log.clicked, log.positions + 1)
 
 
 def browsing_cells(log: Impressions, pair: Codes) -> Cells:
-    """Counts by pair, position and position of the last click."""
+    """Return counts by pair, position and position of the last click."""
     last, side = np.zeros(len(log.position), np.int16), log.positions + 1
     kernels.last_clicks(log.starts, log.position, log.clicked, last)
     slot = log.position.astype(np.int32) * side + last
@@ -56,15 +56,16 @@ def browsing_cells(log: Impressions, pair: Codes) -> Cells:
 
 
 def summed(codes: Codes | Ints, values: Floats, size: int) -> Floats:
-    """The sum of the values of every code."""
+    """Return the sum of the values of every code."""
     return np.bincount(codes, values, size).astype(np.float64, copy=False)
 
 
 def exchanged_theta(cells: Cells, start: Floats, anchor: int) -> Floats:
-    """Examination by position from exchanged documents alone, whatever the attractiveness of each.
+    """Return examination by position from exchanged documents alone, whatever the attractiveness of each.
 
-    Given a pair's clicks, they fall on positions with chances w_p = n_p θ_p / Σ n_q θ_q. Newton's method maximizes
-    Σ clicks log w, which is concave in log θ, less (log θ − log start)² / 2 so that every position has an answer.
+    Given a pair's clicks, they fall on positions with probabilities w_p = n_p θ_p / Σ n_q θ_q. Newton's method
+    maximizes Σ clicks log w, which is concave in log θ, minus (log θ − log start)² / 2 so that every position has a
+    solution.
     """
     clicks = summed(cells.slot, cells.clicks, len(start))
     first = np.log(np.maximum(start, 1e-9))
@@ -81,7 +82,7 @@ def exchanged_theta(cells: Cells, start: Floats, anchor: int) -> Floats:
 
 
 def _shares(cells: Cells, theta: Floats) -> tuple[csr_array, Floats]:
-    """The chances w of every pair, and its clicks."""
+    """Return the probabilities w of every pair, and its clicks."""
     pairs = int(cells.pair[-1]) + 1
     exposed = cells.shown * theta[cells.slot]
     share = exposed / summed(cells.pair, exposed, pairs)[cells.pair]
@@ -90,11 +91,11 @@ def _shares(cells: Cells, theta: Floats) -> tuple[csr_array, Floats]:
 
 
 def information_of(cells: Cells, theta: Floats) -> Floats:
-    """The information on log θ, positions by positions."""
+    """Return the information on log θ, positions × positions."""
     shares, clicks = _shares(cells, theta)
     table = shares.multiply(np.sqrt(clicks)[:, None]).tocsr()
     found: Floats = -(table.T @ table).toarray()
-    # A diagonal from the sums of the others, so that positions without neighbors have exactly 0.
+    # Compute the diagonal from the other sums, so that positions without neighbors have exactly 0.
     np.fill_diagonal(found, 0.0)
     found[np.diag_indices(len(theta))] = -found.sum(axis=1)
     return found

@@ -1,4 +1,4 @@
-"""User Behavior Insights out of an engine: its queries and events, page by page, over HTTP."""
+"""Read User Behavior Insights from an engine: its queries and events, page by page, over HTTP."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from querywise.runtime.http_client import RequestError, ask
 from querywise.runtime.values import Json
 
 _INDICES = ("ubi_queries", "ubi_events")
-_PAGE = 1_000  # records of an answer
+_PAGE = 1_000  # records per response
 _LARGEST, _SILENCE, _SECONDS = 50_000_000, 30.0, 120.0
-_NESTED = 200  # lists and objects of a record, on average: each takes many times its bytes in memory
+_NESTED = 200  # lists and objects per record, on average: each takes many times its bytes in memory
 
 
 def records_of(address: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """The queries, then the events, of an engine such as http://localhost:9200, by its scroll API."""
+    """Yield the queries, then the events, of an engine such as http://localhost:9200, by its scroll API."""
     base = address.rstrip("/")
     for index in _INDICES:
         found = _asked(f"{base}/{index}/_search?scroll=2m", {"size": _PAGE, "sort": ["_doc"]})

@@ -1,4 +1,4 @@
-"""The folder of judgments: written whole, for every command to read."""
+"""The folder of judgments: written as a whole, and read by every command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.values import JsonObject, json_text
 
 TABLE, PAGES = "judgments.parquet", "pages.parquet"
-PEOPLE = "people.json"  # judgments by people: query → document → grade
+PEOPLE = "people.json"  # human judgments: query → document → grade
 OUTPUT = OutputFolder(
     a_file="this is a file; judgments are written to a folder.",
     other="this folder holds something else; name a new one, or one of judgments from clicks.",
@@ -37,10 +37,13 @@ OUTPUT = OutputFolder(
 
 
 class Beside(NamedTuple):
-    """The documents that were shown: a text collection or feature log, and how its queries are called.
+    """The documents that were shown: a text collection or feature log, and the names of its queries.
 
-    names: normalized text or id → the id. documents: its ids; None: whatever the log has. grades: those that people
-    gave.
+    Attributes:
+        names: Normalized text or id → the id.
+        documents: The ids of its documents; None accepts whatever the log has.
+        grades: Human grades.
+
     """
 
     collection: Path | None
@@ -52,7 +55,7 @@ class Beside(NamedTuple):
 
 
 def documents_beside(collection: Path | None, features: Path | None) -> Beside:
-    """Read what judgments are joined with: neither, a text collection, or a feature log with document ids."""
+    """Read what judgments are joined with: nothing, a text collection, or a feature log with document ids."""
     if collection is not None:
         found: Collection = read_collection(collection)
         known = frozenset(each.id for each in found.documents())
@@ -69,7 +72,7 @@ def documents_beside(collection: Path | None, features: Path | None) -> Beside:
 
 
 def names_of(table: QueryTable | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Queries' ids by their normalized texts and ids, and their texts by id."""
+    """Return queries' ids by their normalized texts and ids, and their texts by id."""
     if table is None:
         return {}, {}
     texts = {query: text for query, text in zip(table.ids, table.texts or (), strict=False) if text}
@@ -79,7 +82,7 @@ def names_of(table: QueryTable | None) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class JudgmentCounts(NamedTuple):
-    """How many judgments were written, and how many were left out because their document or query is not there."""
+    """The number of judgments written, and of those dropped because their document or query is unknown."""
 
     judgments: int
     queries: int
@@ -95,7 +98,7 @@ def write_folder(
     page: str | None,
     pairs: ClickPreferences | None = None,
 ) -> JudgmentCounts:
-    """Write judgments and what they belong to. page: that of the report. pairs: to learn from in place of gains."""
+    """Write judgments and everything that belongs to them; `page` is the report, `pairs` replace gains in training."""
     ids = _ids(log.queries, beside.names)
     known = _known(log, found, beside, ids)
     with atomic_folder(out) as folder:
@@ -122,14 +125,14 @@ def write_folder(
 
 
 def human_grades(log: Impressions, found: Judgments, beside: Beside) -> Ints:
-    """The grade that people gave every pair; −1 where they gave none."""
+    """Return the human grade of every pair; −1 if it has none."""
     own = [beside.grades.get(each, {}) for each in _ids(log.queries, beside.names)]
     pairs = zip(found.query.tolist(), found.document.tolist(), strict=True)
     return np.array([own[query].get(log.documents[document], -1) for query, document in pairs], np.int64)
 
 
 def _ids(queries: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The ids of queries, each of its own: where an id is what another query says, that one has a star."""
+    """Return unique ids of queries: a query whose id would equal another's gets a star."""
     found: dict[str, None] = {}
     for text in queries:
         name = names.get(text, "".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
@@ -167,7 +170,7 @@ def _write_gains(folder: Path, log: Impressions, found: Judgments, ids: list[str
 
 
 def _write_table(path: Path, log: Impressions, found: Judgments, ids: list[str], known: Bools) -> None:
-    """All columns as Parquet, where Arrow is installed."""
+    """Write all columns as Parquet, if Arrow is installed."""
     from querywise.data.parquet.arrow import arrow, write_table
 
     try:
@@ -190,7 +193,7 @@ def _write_table(path: Path, log: Impressions, found: Judgments, ids: list[str],
 
 
 def _write_pairs(folder: Path, made: Judged) -> QueryTable:
-    """Preferences with their features and weights; returns their queries."""
+    """Write preferences with their features and weights; return their queries."""
     assert made.query_weights is not None
     assert made.candidates.queries is not None
     _write_features(folder / FEATURES, made.candidates, made.labels)
@@ -201,7 +204,7 @@ def _write_pairs(folder: Path, made: Judged) -> QueryTable:
 
 
 def _write_grades(path: Path, grades: Grades) -> None:
-    """What people judged, where they did."""
+    """Write human judgments, if there are any."""
     if grades:
         with atomic_text(path) as out:
             out.write("query-id\tcorpus-id\tscore\n")
@@ -210,7 +213,7 @@ def _write_grades(path: Path, grades: Grades) -> None:
 
 
 def _write_features(path: Path, data: Candidates, labels: Ints | None = None) -> None:
-    """Features as a Parquet log, without labels where these are the gains."""
+    """Write features as a Parquet log, without labels if these are the gains."""
     from querywise.data.parquet.arrow import arrow, write_table
 
     pa, _ = arrow()
@@ -229,7 +232,7 @@ def _write_features(path: Path, data: Candidates, labels: Ints | None = None) ->
 
 
 def _write_pages(path: Path, log: Impressions) -> None:
-    """The pages that were read, as a click log in Parquet without names of sessions; none without Arrow."""
+    """Write the pages as a click log in Parquet, without session names; skip it without Arrow."""
     from querywise.data.parquet.arrow import arrow, write_table
 
     try:
@@ -258,9 +261,9 @@ def _write_pages(path: Path, log: Impressions) -> None:
 
 
 def _copy_documents(collection: Path, folder: Path) -> None:
-    """The documents of a collection, and what their fields are taken for; a hard link, where there can be one."""
+    """Copy the documents of a collection and its field definitions, as a hard link where possible."""
     corpus = corpus_in(collection)
-    assert corpus is not None  # it was read
+    assert corpus is not None  # it has been read
     kind = corpus.suffix if corpus.suffix in (".parquet", ".csv", ".tsv") else ".jsonl"
     _copied(corpus, folder / f"corpus{kind}")
     fields = corpus.with_name(FILE)

@@ -1,9 +1,9 @@
-"""A click log in two, for comparisons: methods learn from its earlier pages, and clicks on the later ones measure them.
+"""A click log split in two for comparisons: methods learn from earlier pages, and clicks on later ones evaluate them.
 
-What is measured are judgments of the last fifth of the pages, freed of position bias as those are that methods learn
-from, on queries that nothing was learned from. So whether debiasing helps is asked of clicks that no training saw, and
-of people where they gave grades. Beside a method stand itself on clicks over impressions, itself on pairs by inverse
-propensity, and LightGBM and XGBoost with position bias as they take it.
+The evaluation uses judgments from the last fifth of the pages, debiased like those that methods learn from, on queries
+that nothing was trained on. So whether debiasing helps is tested by clicks that no training saw, and by people if they
+gave grades. A method is compared with itself on clicks over impressions, itself on pairs by inverse propensity, and
+LightGBM and XGBoost with their own position bias options.
 """
 
 from __future__ import annotations
@@ -48,9 +48,16 @@ LIGHTGBM, XGBOOST_UNBIASED = "lightgbm position", "xgboost unbiased"
 class HeldOut:
     """The two parts of a log, judged.
 
-    model: what judges. known: what the whole log tells; before: what its earlier pages, `earlier`, tell. names: ids of
-    queries by their texts. gains, naive: of the earlier pages, to learn from; later: of the later ones. weigh: whether
-    queries weigh by certainty in training. people: what people judged.
+    Attributes:
+        model: The click model that judges.
+        known: What the whole log tells about position bias.
+        before: What its earlier pages, `earlier`, tell.
+        names: Ids of queries by their texts.
+        gains, naive: Judgments from the earlier pages, for training.
+        later: Judgments from the later pages.
+        weigh: Whether queries are weighted by certainty in training.
+        people: Human grades.
+
     """
 
     model: str
@@ -65,7 +72,7 @@ class HeldOut:
     people: Grades
 
     def fold(self, fold: Fold) -> Fold:
-        """A fold whose test part is judged by later clicks, and the others by earlier ones."""
+        """Return a fold whose test part is judged by later clicks, and the others by earlier ones."""
         train, valid = (with_gains(part, self.gains, weigh=self.weigh) for part in fold[:2])
         test, taught = with_gains(fold.test, self.later, weigh=False), taught_by(fold)
         if taught is None:
@@ -75,7 +82,7 @@ class HeldOut:
         return AdaptedFold.of((train, valid, test), taught._replace(nearest=nearest))
 
     def systems(self, name: str, fit: Fit) -> dict[str, Fit]:
-        """What a method is compared with: itself on clicks as they are, the baseline, and others' ways."""
+        """Return the systems that a method is compared with: itself on raw clicks, pairs, and other libraries."""
         if self.model not in (*EXAMINED, "propensity"):
             return {}
         ways: dict[str, Fit] = {NAIVE.format(name): Relearned(self, fit, "naive")}
@@ -83,7 +90,7 @@ class HeldOut:
         return ways if XGBOOST.missing("") else ways | {XGBOOST_UNBIASED: ByPages(self, XGBOOST_UNBIASED)}
 
     def judged_by_people(self, test: Judged) -> tuple[Judged, Ints]:
-        """The queries with grades that people gave, judged by them, and the rows of these queries."""
+        """Return the queries with human grades, judged by them, and the rows of these queries."""
         own = [self.people.get(query, {}) for query in test.query_ids]
         kept = [query for query, grades in enumerate(own) if any(grades.values())]
         documents, starts = test.candidates.document_ids, test.candidates.starts
@@ -97,14 +104,14 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class Relearned:
-    """A method fitted on clicks as they are, or on pairs by inverse propensity, of the same queries."""
+    """A method fitted on raw clicks, or on pairs by inverse propensity, of the same queries."""
 
     held: HeldOut
     fit: Fit
     how: Literal["naive", "pairs"]
 
     def __call__(self, train: Judged, valid: Judged) -> Scorer | Tuned[Fittable]:
-        """Fit it on what this way makes of both parts."""
+        """Fit the method on this version of both parts."""
         return self.fit(self._made(train), self._made(valid))
 
     def _made(self, part: Judged) -> Judged:
@@ -125,7 +132,7 @@ class ByPages:
     name: str
 
     def __call__(self, train: Judged, valid: Judged) -> Scorer:
-        """Fit it; the validation part is not looked at."""
+        """Fit the trees; the validation part is ignored."""
         log = self.held.earlier
         pages = pages_with_a_click(train.candidates.features, log, rows_in(train.candidates, log, self.held.names))
         if not len(pages.sizes):
@@ -135,12 +142,12 @@ class ByPages:
 
 
 def twins_in(names: Sequence[str]) -> tuple[str, str]:
-    """The method that is compared with itself on clicks as they are, and that twin; empty texts without one."""
+    """Return the method that is compared with itself on raw clicks, and that twin; empty strings without one."""
     return next(((name, NAIVE.format(name)) for name in names if NAIVE.format(name) in names), ("", ""))
 
 
 def rows_in(candidates: Candidates, log: Impressions, names: Mapping[str, str]) -> Ints:
-    """Every row of a log in candidates; −1 where it is not there. names: ids of queries by their texts in the log."""
+    """Return every log row's index in candidates, −1 if absent; `names` are query ids by texts in the log."""
     assert candidates.document_ids is not None
     number = {each: place for place, each in enumerate(log.documents)}
     document = np.array([number.get(each, -1) for each in candidates.document_ids], np.int64)
@@ -155,7 +162,7 @@ def rows_in(candidates: Candidates, log: Impressions, names: Mapping[str, str]) 
 
 
 def held_out(folder: Path) -> HeldOut | None:
-    """A folder of judgments with its log cut in two; None of other data, and of pairs."""
+    """Split the log of a folder of judgments in two; return None for other data, and for pairs."""
     if not is_click_folder(folder) or (folder / WEIGHTS).is_file():
         return None
     if not (folder / PAGES).is_file():
@@ -186,7 +193,7 @@ def _people(path: Path) -> Grades:
 
 
 def _gains(log: Impressions, found: Judgments, names: Mapping[str, str]) -> Gains:
-    """The judgments by the ids of queries and documents."""
+    """Return the judgments by the ids of queries and documents."""
     labels, gains = found.values().tolist(), dict[str, dict[str, ClickGain]]()
     for row, (query, document) in enumerate(zip(found.query.tolist(), found.document.tolist(), strict=True)):
         own = gains.setdefault(names.get(log.queries[query], log.queries[query]), {})

@@ -1,10 +1,10 @@
-"""What a log can know: whether it can tell position from relevance, how well, and what shuffled traffic would add.
+"""Identifiability: whether a log can tell position from relevance, how well, and what shuffled traffic would add.
 
 The same pair seen at two positions tells how much more one is examined than the other. Given how often a pair with c
-clicks was shown at each position (n_p), its clicks fall on positions with chances w_p = n_p θ_p / Σ n_q θ_q, whatever
-its attractiveness. So the information on log θ is Σ c (diag(w) − w wᵀ), the Laplacian of a graph of positions: joined
-where a pair was shown at both and clicked. Without a path between two positions nothing is known of their ratio, and a
-prior alone decides what EM says. All of it holds where positions did not change because relevance did.
+clicks was shown at each position (n_p), its clicks fall on positions with probabilities w_p = n_p θ_p / Σ n_q θ_q,
+whatever its attractiveness. So the information on log θ is Σ c (diag(w) − w wᵀ), the Laplacian of a graph of positions:
+joined if a pair was shown at both and clicked. Without a path between two positions nothing is known of their ratio,
+and EM returns what the prior implies. All this assumes that positions did not change because relevance did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from querywise.clicks.models import exchanged, position_rates
 from querywise.runtime.arrays import Floats, Ints
 
 _WORST = 0.5  # standard error of log θ: a factor of 1.65
-_ENOUGH = 0.95  # of the impressions, at positions that are known so well
+_ENOUGH = 0.95  # of the impressions, at positions known that well
 _AIM = 0.1  # standard error of log θ that shuffled traffic is planned for
 
 
@@ -35,11 +35,17 @@ class Swap(NamedTuple):
 class Knowledge(NamedTuple):
     """What a log can tell of position bias.
 
-    known: whether judgments can be freed of it. reason: why, in a sentence or two. positions: those that were shown.
-    component: the number of each one's component. theta: examination by position from 0, as exchanged documents tell
-    it; 1 at the anchor. error: the standard error of log θ at the positions shown; infinite without a path to the
-    anchor. covariance: of log θ, by position from 0. swaps: as informative as so many clicks on exchanged documents.
-    plan: shuffled pages for an error of 10 %.
+    Attributes:
+        known: Whether judgments can be debiased.
+        reason: Why, in a sentence or two.
+        positions: The positions shown.
+        component: The component index of each.
+        theta: Examination by position from 0, estimated from exchanged documents; 1 at the anchor.
+        error: The standard error of log θ at the positions shown; infinite without a path to the anchor.
+        covariance: The covariance of log θ, by position from 0.
+        swaps: The number of clicks on exchanged documents with the same information.
+        plan: Shuffled pages for an error of 10 %.
+
     """
 
     known: bool
@@ -55,7 +61,7 @@ class Knowledge(NamedTuple):
 
 
 def what_is_known(log: Impressions) -> Knowledge:
-    """Look at the positions of every pair."""
+    """Estimate what a log tells of position bias, from the positions of every pair."""
     none = np.zeros(0)
     if not log.has_positions:
         why = "The log has no positions, so nothing can be said of position bias."
@@ -78,7 +84,7 @@ def what_is_known(log: Impressions) -> Knowledge:
 
 
 def _inverse(information: Floats, component: Ints, anchor: int) -> Floats:
-    """The covariance of log θ against the anchor; 0 for positions without a path to it."""
+    """Return the covariance of log θ relative to the anchor; 0 for positions without a path to it."""
     found = np.zeros_like(information)
     others = np.flatnonzero((component == component[anchor]) & (np.arange(len(information)) != anchor))
     if len(others):
@@ -87,7 +93,7 @@ def _inverse(information: Floats, component: Ints, anchor: int) -> Floats:
 
 
 def traffic_plan(log: Impressions, error: float = _AIM) -> tuple[Swap, ...]:
-    """How many pages with neighbors exchanged would tell θ at the last position to the given error of its logarithm.
+    """Return how many pages with neighbors exchanged give the last log θ the given standard error.
 
     A page with positions p and p + 1 exchanged at random adds (ρ_p + ρ_{p+1}) w (1 − w) to the information on
     log θ_{p+1} − log θ_p, with w = ρ_p / (ρ_p + ρ_{p+1}) at worst. Variances add up along the positions, so each

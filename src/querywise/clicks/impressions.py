@@ -19,15 +19,15 @@ from querywise.runtime.arrays import Bools, Floats, Ints
 
 Codes = NDArray[np.int32]
 
-MOST_POSITIONS = 100  # positions below count as this one
-_MANY_PAGES = 100  # of one session
-_IMPROBABLE = 1e-3  # chance of one false alarm among all sessions
-_ODD = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, and halves of others
-_BANDS = (1, 2, 5, 10, 100, 1_000)  # pages of a query, lower ends
+MOST_POSITIONS = 100  # deeper positions count as this one
+_MANY_PAGES = 100  # pages of one session
+_IMPROBABLE = 1e-3  # probability of one false alarm among all sessions
+_ODD = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, and lone surrogates
+_BANDS = (1, 2, 5, 10, 100, 1_000)  # pages of a query, lower bounds
 
 
 def normalized(text: str) -> str:
-    """A query text without differences of case, spaces and Unicode form.
+    """Return a query text without differences of case, spaces and Unicode form.
 
     >>> normalized("  Red  SHOES ")
     'red shoes'
@@ -37,7 +37,7 @@ def normalized(text: str) -> str:
 
 @dataclass
 class Notes:
-    """What was found while reading, counted. first: the position that the file calls first."""
+    """Counts of what was noticed while reading; `from_zero` tells whether positions in the file begin at 0."""
 
     rows: int = 0
     texts: int = 0  # distinct query texts before normalization
@@ -47,14 +47,14 @@ class Notes:
     unreadable: int = 0  # rows and events without a query or a document
     from_zero: bool = False
     deep: int = 0  # impressions below MOST_POSITIONS
-    shared: int = 0  # impressions at a position that another document of the page has
+    shared: int = 0  # impressions at a position shared with another document of the page
     unordered: bool = False
     has_pages: bool = True
     devices: dict[str, int] = field(default_factory=dict)  # rows of each
 
 
 class ImpressionRows(NamedTuple):
-    """Impressions as they were read, a row each; session −1 and position −1 are unknown."""
+    """Impressions as they were read, one per row; session −1 and position −1 are unknown."""
 
     query: Codes
     document: Codes
@@ -70,7 +70,7 @@ class ImpressionRows(NamedTuple):
 
 
 class Bots(NamedTuple):
-    """Sessions that no person is likely to have made. pages: the numbers of their pages."""
+    """Sessions that are probably not of a person; `pages` are the indices of their pages."""
 
     sessions: int
     pages: Ints
@@ -78,10 +78,13 @@ class Bots(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Impressions:
-    """Result pages in the order of time: page `i` owns rows `starts[i]:starts[i + 1]`, by position.
+    """Result pages in order of time: page `i` owns rows `starts[i]:starts[i + 1]`, by position.
 
-    query, time, session: of every page. document, position (from 1; 0 where it is unknown), clicked: of every row.
-    client: whose every page is, where a session is one page alone.
+    Attributes:
+        query, time, session: Of every page.
+        document, position, clicked: Of every row; positions count from 1, and 0 is unknown.
+        client: The client of every page, if a session is only one page.
+
     """
 
     queries: tuple[str, ...]
@@ -129,7 +132,7 @@ class Impressions:
         return int(self.position.max(initial=0))
 
     def select(self, pages: Ints) -> Impressions:
-        """Some pages, by their numbers, in this order."""
+        """Return pages by index, in this order."""
         sizes = np.diff(self.starts)[pages]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.repeat(self.starts[pages] - starts[:-1], sizes) + np.arange(starts[-1])
@@ -147,9 +150,9 @@ class Impressions:
         )
 
     def split(self, share: float = 0.2) -> tuple[Impressions, Impressions]:
-        """The earlier pages, and the last `share` of them; a session stays on the side of its first page.
+        """Return the earlier pages, and the last `share` of them; a session stays on the side of its first page.
 
-        Where times are not known, the last pages of every query in the file: it may be sorted by query.
+        Without times, these are the last pages of every query, since the file may be sorted by query.
         """
         cut = round(len(self) * (1 - share))
         if not 0 < cut < len(self):
@@ -173,14 +176,14 @@ class Impressions:
 
     @property
     def visits(self) -> Codes:
-        """The client of every page, or its session; −1 where neither is known."""
+        """The client of every page, or its session; −1 if neither is known."""
         return self.session if self.client is None else self.client
 
     def bots(self) -> Bots:
-        """Sessions or clients with very many pages, or more clicks than chance allows.
+        """Return sessions or clients with very many pages, or more clicks than chance allows.
 
-        A session's number of clicks is compared with a binomial one at the click rate of all; its chance times the
-        number of sessions must be above 0.001.
+        The clicks of a session are compared with a binomial distribution at the overall click rate; their probability
+        times the number of sessions must be above 0.001.
         """
         visits = self.visits
         known = np.flatnonzero(visits >= 0)
@@ -192,13 +195,13 @@ class Impressions:
         shown = np.bincount(own, np.diff(self.starts)[known], minlength=count)
         clicks = np.bincount(own, per_page[known], minlength=count)
         rate = min(max(float(clicks.sum() / shown.sum()), 1e-9), 1 - 1e-9)
-        # People differ: twice the rate of all is no sign of a machine.
+        # People differ: twice the overall rate is no sign of a bot.
         odd = stats.binom.sf(clicks - 1, shown, min(2 * rate, 0.95)) * max((pages > 0).sum(), 1) < _IMPROBABLE
         odd |= pages > _MANY_PAGES
         return Bots(int(odd.sum()), known[odd[own]])
 
     def bands(self) -> list[tuple[str, int, int]]:
-        """Queries by how many pages they have: the band, its queries and its pages."""
+        """Return bands of queries by number of pages: the band, its queries and its pages."""
         counts = np.bincount(self.query, minlength=len(self.queries))
         found = []
         for low, high in zip(_BANDS, (*_BANDS[1:], None), strict=True):
@@ -210,22 +213,22 @@ class Impressions:
 
 
 class Coder:
-    """Texts as numbers, in the order in which they first appear."""
+    """Assigns numbers to strings, in order of first appearance."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
 
     def code(self, text: str) -> int:
-        """The number of one text."""
+        """Return the number of one string."""
         return self.known.setdefault(text, len(self.known))
 
     def codes(self, texts: Sequence[str]) -> Codes:
-        """The numbers of texts."""
+        """Return the numbers of strings."""
         known = self.known
         return np.fromiter((known.setdefault(each, len(known)) for each in texts), np.int32, len(texts))
 
     def keep(self, codes: Codes) -> Codes:
-        """Forget the texts that have none of these numbers; gives the new ones."""
+        """Drop the strings that have none of these numbers; return the new numbers."""
         used, found = np.unique(codes, return_inverse=True)
         names = self.names
         self.known = {names[old]: new for new, old in enumerate(used.tolist())}
@@ -233,12 +236,12 @@ class Coder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The texts by number."""
+        """The strings by number."""
         return tuple(self.known)
 
 
 def together(first: Impressions, second: Impressions) -> tuple[Impressions, Impressions]:
-    """Two logs whose queries and documents have the same numbers, so that models of one predict the other."""
+    """Recode two logs to the same query and document numbers, so that models of one can predict the other."""
     queries, documents, found = Coder(), Coder(), []
     for log in (first, second):
         query, document = queries.codes(log.queries)[log.query], documents.codes(log.documents)[log.document]
@@ -248,7 +251,7 @@ def together(first: Impressions, second: Impressions) -> tuple[Impressions, Impr
 
 
 def assembled(rows: ImpressionRows, queries: Coder, documents: Coder, notes: Notes) -> Impressions:
-    """Rows grouped into pages: those of one session and query, in the order of time.
+    """Group rows into pages, by session and query, in order of time.
 
     A document that a page repeats at the same position is one row; at another position it begins a further page of the
     same session. Rows without a session are pages of their own.
@@ -263,7 +266,7 @@ def assembled(rows: ImpressionRows, queries: Coder, documents: Coder, notes: Not
     alone = np.arange(len(query), dtype=np.int64)
     span = max(int(rows.session.max()) + 1, 0)
     page = np.where(rows.session >= 0, rows.session.astype(np.int64), span + alone) * len(names) + query
-    order = np.lexsort((rows.document, page))  # stable: of equal ones in the order of the file
+    order = np.lexsort((rows.document, page))  # stable: ties keep the order of the file
     clicked = rows.clicked.copy()
     same = (page[order][1:] == page[order][:-1]) & (rows.document[order][1:] == rows.document[order][:-1])
     again = same & (position[order][1:] == position[order][:-1])
@@ -281,9 +284,9 @@ def assembled(rows: ImpressionRows, queries: Coder, documents: Coder, notes: Not
 
 
 def _readable(rows: ImpressionRows, queries: Coder, documents: Coder, notes: Notes) -> ImpressionRows:
-    """The rows whose query and document have a name that lines of a file can hold; the others are counted.
+    """Drop and count rows whose query or document has a name that cannot be written as a line.
 
-    Whoever uses a search box chooses the query, and in events of a browser the document's id too.
+    Anyone who uses a search box chooses the query, and in browser events the document's id too.
     """
     known = np.array([_is_name(normalized(each)) for each in queries.known], np.bool_)
     named = np.array([_is_name(each) and each.isprintable() for each in documents.known], np.bool_)
@@ -300,7 +303,7 @@ def _is_name(text: str) -> bool:
 
 
 def _carry_clicks(clicked: Bools, order: Ints, again: Bools) -> None:
-    """A row that stands for several is clicked where one of them is."""
+    """Mark a row that stands for several as clicked if any of them is."""
     if again.any():
         group = np.cumsum(np.concatenate([[True], ~again])) - 1
         any_click = np.zeros(int(group[-1]) + 1, np.bool_)
@@ -309,7 +312,7 @@ def _carry_clicks(clicked: Bools, order: Ints, again: Bools) -> None:
 
 
 def _occurrences(order: Ints, moved: Bools, same: Bools) -> Codes:
-    """Which appearance of its document in its session's pages a row is, from 0."""
+    """Return which appearance of its document in its session's pages a row is, from 0."""
     found = np.zeros(len(order), np.int32)
     if moved.any():
         total = np.concatenate([[0], np.cumsum(moved)])
@@ -353,7 +356,7 @@ def _by_time(
 
 
 def _joined(queries: Coder, codes: Codes) -> tuple[tuple[str, ...], Codes]:
-    """The normalized texts of the queries, and their numbers by row."""
+    """Return the normalized texts of the queries, and their numbers by row."""
     made = Coder()
     table = made.codes([normalized(each) for each in queries.known])
     return made.names, table[codes]

@@ -27,19 +27,23 @@ from querywise.clicks.models import (
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 
-GRADES = 4  # the highest
-_POINTS = 96  # of a posterior's grid
-_TOP = 0.99  # quantile of the gains that is worth the highest grade
+GRADES = 4  # the highest grade
+_POINTS = 96  # points of a posterior's grid
+_TOP = 0.99  # quantile of the gains that gets the highest grade
 _POSITIONED = ("position-ctr",)
-_LEAST = 1e-4  # mean of a prior, and as far below 1
+_LEAST = 1e-4  # the least mean of a prior, and its least distance from 1
 
 
 class Judgments(NamedTuple):
-    """What clicks say of every pair.
+    """The judgment of every pair from clicks.
 
-    query, document: their numbers in the log. impressions, clicks: how often shown and clicked. gain, error: posterior
-    mean and standard deviation of attractiveness by `model`. naive: the same by clicks over impressions, as if there
-    were no position bias. pessimistic: as if all of the fall of the click rate with the position were bias.
+    Attributes:
+        query, document: Their numbers in the log.
+        impressions, clicks: How often the pair was shown and clicked.
+        gain, error: Posterior mean and standard deviation of attractiveness by `model`.
+        naive: The gain by clicks over impressions, as if there were no position bias.
+        pessimistic: The gain as if the whole fall of the click rate with position were bias.
+
     """
 
     model: str
@@ -55,11 +59,11 @@ class Judgments(NamedTuple):
 
     @property
     def average(self) -> float:
-        """The mean gain of what was shown: documents above it are better than what people saw."""
+        """The mean gain of shown documents: those above it are better than what users saw."""
         return float(self.gain @ self.impressions / self.impressions.sum())
 
     def grades(self) -> Ints:
-        """Whole grades: 0 up to the average, then four equal parts up to the highest gains.
+        """Return integer grades: 0 up to the average, then four equal steps up to the highest gains.
 
         The highest are those above the 99th percentile.
         """
@@ -72,18 +76,18 @@ class Judgments(NamedTuple):
         return np.clip(found, 0, GRADES).astype(np.int64)
 
     def values(self) -> Floats:
-        """Real-valued labels: by how much the gain is above the average, to three decimals; 0 where it is not.
+        """Return real-valued labels: the gain above the average, to three decimals; 0 if it is not above.
 
-        A document that few examined has about the gain of its prior, near the average, and so a label near 0.
+        A document that few users examined has about the gain of its prior, near the average, and so a label near 0.
         """
         above = self.gain - self.average
         return np.where(above > 0, np.maximum(np.round(above, 3), 0.001), 0.0)
 
 
 def choose_model(known: Knowledge, likelihoods: dict[str, float], named: str | None, *, given: bool) -> str:
-    """The model that judges: the one named, or of PBM and UBM the one that predicts later pages better.
+    """Return the model that judges: the one named, or the one of PBM and UBM that predicts later pages better.
 
-    Where position bias is not known, clicks over impressions; `given`: whether propensities came with the log.
+    If position bias is not known, it is clicks over impressions. `given` tells whether the log has propensities.
     """
     if named is not None:
         require_model(named)
@@ -104,7 +108,7 @@ def choose_model(known: Knowledge, likelihoods: dict[str, float], named: str | N
 
 
 def judge(log: Impressions, model: str, known: Knowledge, borrowing: Borrowing | None = None) -> Judgments:
-    """Judge every pair of a log by a model. borrowing: how rare queries borrow; None: they do not."""
+    """Judge every pair of a log by a model; `borrowing` tells how rare queries borrow, None if they do not."""
     naive = fit_model(log, "document-ctr")
     keys = naive.keys
     pair = np.searchsorted(keys, log.keys).astype(np.int32)
@@ -129,7 +133,7 @@ def judge(log: Impressions, model: str, known: Knowledge, borrowing: Borrowing |
 def _fitted(
     log: Impressions, model: str, naive: ClickModel, pair: Codes, known: Knowledge
 ) -> tuple[ClickModel, Floats]:
-    """The model that judges, and the mean of every pair's prior."""
+    """Return the model that judges, and the prior mean of every pair."""
     if model in EXAMINED:
         return debiased(log, model, naive, pair, known)
     if model == "propensity":
@@ -144,11 +148,11 @@ def _fitted(
 def debiased(
     log: Impressions, model: str, naive: ClickModel, pair: Codes, known: Knowledge
 ) -> tuple[ClickModel, Floats]:
-    """PBM or UBM with examination as exchanged documents alone tell it, and the mean of every pair's prior.
+    """Return PBM or UBM with examination estimated from exchanged documents, and the prior mean of every pair.
 
-    One prior for all pairs would do harm twice: documents at the top are the better ones, so EM takes some of the fall
-    of their relevance for one of examination; and of documents far down, which few examined, it would make average
-    ones. Here a pair's prior has the mean of μ_p = clicks / Σ θ at the positions where it was shown.
+    One prior for all pairs would do harm twice: documents at the top are better, so EM would mistake some of the fall
+    in relevance for one in examination; and it would pull documents far down, which few examined, to the average. Here
+    a pair's prior has the mean of μ_p = clicks / Σ θ at the positions where it was shown.
     """
     count, places = len(naive.keys), len(known.theta)
     if model == "pbm":
@@ -170,14 +174,14 @@ def debiased(
 
 
 def posterior(log: Impressions, fitted: ClickModel, known: Knowledge, means: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of every pair's attractiveness; of PBM and UBM with the error of θ.
+    """Return the mean and standard deviation of every pair's attractiveness; for PBM and UBM with the error of θ.
 
-    means: of every pair's prior.
+    `means` are the prior means of the pairs.
     """
     strength, count = fitted.prior.a + fitted.prior.b, len(fitted.keys)
     mean = np.clip(means, _LEAST, 1 - _LEAST)
     a, b = strength * mean, strength * (1 - mean)
-    if fitted.name == "coec":  # as attractiveness: 1 is that of the mean
+    if fitted.name == "coec":  # as attractiveness: 1 is the mean
         error = np.sqrt(fitted.clicks + fitted.prior.a) / (fitted.exposure + fitted.prior.a)
         return np.minimum(fitted.prior.mean * fitted.alpha, 1.0), fitted.prior.mean * error
     if fitted.name not in EXAMINED:
@@ -196,7 +200,7 @@ def posterior(log: Impressions, fitted: ClickModel, known: Knowledge, means: Flo
 
 
 def _quadratic(table: csr_array, covariance: Floats) -> Floats:
-    """The quadratic form of every row, in blocks."""
+    """Return the quadratic form of every row, in blocks."""
     found = np.empty(table.shape[0])
     for first in range(0, len(found), 100_000):
         block = table[first : first + 100_000].toarray()
@@ -211,7 +215,7 @@ def _beta(prior: Prior, clicks: Floats, exposure: Floats) -> tuple[Floats, Float
 
 
 def _pessimistic(log: Impressions, pair: Codes, clicks: Floats) -> Floats:
-    """Clicks over impressions that count by the click rate of their position, relative to the best one's."""
+    """Return clicks over impressions, weighted by the relative click rate of their position."""
     rates = position_rates(log)
     exposure = summed(pair, rates[log.position] / rates[np.unique(log.position)].max(), len(clicks))
     exposure = np.maximum(exposure, clicks)

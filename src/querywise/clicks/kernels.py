@@ -1,4 +1,4 @@
-"""Compiled passes over pages and over counts: sums of EM, and predictions of clicks."""
+"""Compiled passes over pages and counts: sums for EM, and click predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Positions = NDArray[np.int16]
 
 @compiled
 def last_clicks(starts: Ints, position: _Positions, clicked: Bools, out: _Positions) -> None:
-    """The position of the nearest click above every row; 0 where there is none."""
+    """Set the position of the nearest click above every row; 0 if there is none."""
     for page in range(len(starts) - 1):
         last = np.int16(0)
         for row in range(starts[page], starts[page + 1]):
@@ -27,7 +27,7 @@ def last_clicks(starts: Ints, position: _Positions, clicked: Bools, out: _Positi
 def examined_rows(starts: Ints, clicked: Bools, first: bool, rows: Bools, last: Bools) -> None:
     """Mark the rows down to the last click of their page (`first`: to the first one), and that click.
 
-    Of a page without a click, every row.
+    On a page without a click, mark every row.
     """
     for page in range(len(starts) - 1):
         stop = -1
@@ -53,7 +53,7 @@ def examination_step(
     exposure: Floats,
     examined: Floats,
 ) -> None:
-    """Expected examinations of every pair and of every slot, given clicks: θ(1 − α) / (1 − θα) of what was skipped."""
+    """Sum the expected examinations of every pair and slot: a click counts 1, a skip θ(1 − α) / (1 − θα)."""
     exposure[:] = 0.0
     examined[:] = 0.0
     for cell in range(len(pair)):
@@ -75,17 +75,17 @@ def chain_step(
     satisfied: Floats,
     going: Floats,
 ) -> None:
-    """Add what a dynamic Bayesian network expects of the ends of pages, by a pass down and one up each.
+    """Add the expectations of a dynamic Bayesian network for page ends, in one pass down and one up each.
 
-    An end is the last click (`clicked`: whether there is one; else the first row) and all rows below, which have no
-    click. The user examined its first row and left at one of its rows: chance w_j of each, times 1 − γ above the last.
-    exposure: examinations of every pair below first rows. satisfied: of every pair, last clicks that ended a search.
-    going: how often the user went on, and could have.
+    An end is the last click (`clicked` tells whether there is one; else the first row) and all rows below, which have
+    no click. The user examined its first row and left at one of its rows: probability w_j of each, times 1 − γ above
+    the last. `exposure` sums examinations of every pair below first rows, `satisfied` last clicks of every pair that
+    ended a search, and `going` how often the user went on, and could have.
     """
     longest = 1
     for page in range(len(starts) - 1):
         longest = max(longest, starts[page + 1] - starts[page])
-    left = np.empty(longest)  # the chance of leaving at every row, times what all have in common
+    left = np.empty(longest)  # the probability of leaving at every row, times a common factor
     for page in range(len(starts) - 1):
         first, size = starts[page], starts[page + 1] - starts[page]
         if size == 1:
@@ -116,9 +116,9 @@ def chain_step(
 def chain_clicks(
     starts: Ints, clicked: Bools, alpha: Floats, after: Floats, gamma: float, marginal: Floats, given: Floats
 ) -> None:
-    """The chance of a click in every row, alone and given the clicks above.
+    """Compute the click probability in every row, alone and given the clicks above.
 
-    after: the chance of going on after a click, by row; gamma: after no click.
+    `after` is the probability of going on after a click, by row; `gamma` that after no click.
     """
     for page in range(len(starts) - 1):
         at = known = 1.0
@@ -135,7 +135,7 @@ def chain_clicks(
 def browsing_clicks(
     starts: Ints, position: _Positions, clicked: Bools, alpha: Floats, theta: Floats, marginal: Floats, given: Floats
 ) -> None:
-    """The same of a user browsing model. theta: by position (rows) and position of the last click (columns)."""
+    """Compute the same for a user browsing model, with `theta` by position (rows) and last click (columns)."""
     chance = np.zeros(theta.shape[1])  # that the last click is at each position
     for page in range(len(starts) - 1):
         chance[:] = 0.0
@@ -167,10 +167,11 @@ def posteriors(
     mean: Floats,
     spread: Floats,
 ) -> None:
-    """Mean and standard deviation of α for every pair, under a Beta(a, b) prior, summed over a grid.
+    """Compute the mean and standard deviation of α for every pair, under a Beta(a, b) prior, summed over a grid.
 
-    The density is α^(a−1+c) (1−α)^(b−1) Π (1 − θα)^(shown − clicks) over the pair's cells, c its clicks. The grid's
-    points are shares of the way by the prior's and data's own scale: Beta quantiles are too slow for millions.
+    The density is α^(a−1+c) (1−α)^(b−1) Π (1 − θα)^(shown − clicks) over the pair's cells, with c its clicks. The
+    grid's points are fractions on the scale of the prior and the data: Beta quantiles are too slow for millions of
+    pairs.
     """
     size = len(grid)
     value, density = np.empty(size), np.empty(size)

@@ -1,4 +1,4 @@
-"""Click models: what a click says of a document, given where it was shown.
+"""Click models: how a click depends on the document and on where it was shown.
 
 All have an attractiveness α of every query–document pair with a Beta prior fitted to all pairs:
 
@@ -8,9 +8,9 @@ All have an attractiveness α of every query–document pair with a Beta prior f
     PBM              P(click) = θ_p · α
     UBM              P(click) = θ_{p, last click} · α
     cascade          the user goes on from each result until the first click
-    DCM              after a click at p the user goes on with chance λ_p
-    SDBN             after a click the user is satisfied with chance σ of the pair, and stops
-    DBN              the same, and goes on from any result with chance γ
+    DCM              after a click at p the user goes on with probability λ_p
+    SDBN             after a click the user is satisfied with probability σ of the pair, and stops
+    DBN              the same, and goes on from any result with probability γ
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.progress import doing
 
-LEAST = 1e-6  # probability of a click or of none: a model that calls something impossible is not infinitely wrong
-STEPS, TOLERANCE = 100, 1e-4  # of EM: at most so many steps, until no examination changes by more
-_PRIOR_AT = (3, 10)  # steps after which the prior is fitted anew
+LEAST = 1e-6  # least probability of a click or skip, so that no log-likelihood is infinite
+STEPS, TOLERANCE = 100, 1e-4  # of EM: the most steps, and the largest change of examination at which it stops
+_PRIOR_AT = (3, 10)  # steps after which the prior is refitted
 _STRENGTHS = np.geomspace(0.1, 1_000, 41)
 _STRONG = 50.0
-_LEVELS = 200  # of the means of priors
-ADDED = 10  # impressions at every position
+_LEVELS = 200  # rounding levels of prior means
+ADDED = 10  # impressions added at every position
 MODELS = ("position-ctr", "document-ctr", "coec", "pbm", "ubm", "cascade", "dcm", "sdbn", "dbn")
 NEED_PAGES = ("ubm", "cascade", "dcm", "sdbn", "dbn")
 EXAMINED = ("pbm", "ubm")  # models of examination by position, which debias
 
 
 class Prior(NamedTuple):
-    """A Beta distribution: a clicks and b skips, as if seen before."""
+    """A Beta distribution, equivalent to having seen a clicks and b skips."""
 
     a: float
     b: float
 
     @property
     def mean(self) -> float:
-        """Its mean."""
+        """The mean of the distribution."""
         return self.a / (self.a + self.b)
 
 
@@ -57,10 +57,10 @@ _EVEN = Prior(1.0, 1.0)
 
 
 def fitted_prior(clicks: Floats, exposure: Floats) -> Prior:
-    """The Beta prior under which clicks out of so many examinations of every pair are likeliest.
+    """Return the Beta prior with the highest likelihood for the clicks and examinations of all pairs.
 
-    The mean is that of all; the strength is the best of 41 from 0.1 to 1,000, by the beta-binomial likelihood times
-    exp(−strength / 50), so that a few pairs that happen to agree are not taken for a law.
+    The mean is the overall one; the strength is the best of 41 from 0.1 to 1,000, by the beta-binomial likelihood times
+    exp(−strength / 50), so that a few pairs that happen to agree do not give a very strong prior.
     """
     used = exposure > 0
     if not used.any():
@@ -71,10 +71,10 @@ def fitted_prior(clicks: Floats, exposure: Floats) -> Prior:
 
 
 def fitted_strength(clicks: Floats, exposure: Floats, mean: Floats) -> float:
-    """The strength a + b of Beta priors with these means, one for each pair, as in `fitted_prior`."""
+    """Return the common strength a + b of Beta priors with one mean for each pair, as in `fitted_prior`."""
     used = exposure > 0
     won, out_of = clicks[used], np.maximum(exposure, clicks)[used]
-    digits = 10.0 ** (1 - np.floor(np.log10(out_of)))  # two are enough, and make few distinct numbers of many
+    digits = 10.0 ** (1 - np.floor(np.log10(out_of)))  # two digits are enough, and leave few distinct numbers
     level = np.round(mean[used] * _LEVELS)
     coded, first, counts = np.unique(
         won * (_LEVELS + 1) + level + 1j * np.round(out_of * digits) / digits, return_index=True, return_counts=True
@@ -89,7 +89,7 @@ def fitted_strength(clicks: Floats, exposure: Floats, mean: Floats) -> float:
 
 
 class Chances(NamedTuple):
-    """The chance of a click in every row: alone, and given the clicks above it on its page."""
+    """The click probability in every row: alone, and given the clicks above it on its page."""
 
     marginal: Floats
     given: Floats
@@ -97,10 +97,16 @@ class Chances(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClickModel:
-    """A fitted model. keys: its pairs, in order. alpha: their attractiveness; a pair not among them has the prior's.
+    """A fitted click model.
 
-    theta: examination by position, or by position and last click; 1 at `anchor`. sigma: satisfaction of the pairs.
-    after: the chance of going on after a click, by position. exposure: how often each pair was examined, as expected.
+    Attributes:
+        keys: The pairs, sorted.
+        alpha: Their attractiveness; other pairs have the prior's mean.
+        theta: Examination by position, or by position and last click; 1 at `anchor`.
+        sigma: The satisfaction of the pairs.
+        after: The probability of going on after a click, by position.
+        exposure: The expected number of examinations of each pair.
+
     """
 
     name: str
@@ -117,11 +123,11 @@ class ClickModel:
     steps: int = 0
 
     def attractiveness(self, log: Impressions) -> Floats:
-        """α of every row."""
+        """Return α of every row."""
         return looked_up(self.keys, self.alpha, log.keys, 1.0 if self.name == "coec" else self.prior.mean)
 
     def chances(self, log: Impressions) -> Chances:
-        """The chances of clicks in other pages of the same queries and documents (see `aligned`)."""
+        """Return click probabilities on other pages of the same queries and documents (see `together`)."""
         alpha, position = self.attractiveness(log), log.position.astype(np.int64)
         if self.name in ("cascade", "dcm", "sdbn", "dbn"):
             after = np.zeros(len(alpha))
@@ -144,13 +150,13 @@ class ClickModel:
 
 
 def _clipped(table: Floats, position: Ints) -> Floats:
-    """Values by position; below the last known position that of the last."""
+    """Return values by position; below the last known position, the value of the last."""
     found: Floats = table[np.minimum(position, len(table) - 1)]
     return found
 
 
 def looked_up(keys: Ints, values: Floats, wanted: Ints, otherwise: float) -> Floats:
-    """The values of the keys wanted. keys: in order."""
+    """Return the values of the keys wanted, where `keys` are sorted."""
     if not len(keys):
         return np.full(len(wanted), otherwise)
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -158,7 +164,7 @@ def looked_up(keys: Ints, values: Floats, wanted: Ints, otherwise: float) -> Flo
 
 
 class _Data(NamedTuple):
-    """What models are fitted to: the distinct pairs, and the number of every row's."""
+    """The data to fit: the distinct pairs, and the pair index of every row."""
 
     log: Impressions
     keys: Ints
@@ -166,7 +172,7 @@ class _Data(NamedTuple):
 
 
 def fit_models(log: Impressions, names: tuple[str, ...], prior: Prior | None = None) -> dict[str, ClickModel]:
-    """Fit several models; prior: that of attractiveness, instead of one fitted to the log."""
+    """Fit several models; `prior` is that of attractiveness, by default fitted to the log."""
     keys = np.unique(log.keys)
     pair = np.searchsorted(keys, log.keys).astype(np.int32)
     data, found = _Data(log, keys, pair), {}
@@ -183,20 +189,20 @@ def fit_model(log: Impressions, name: str, prior: Prior | None = None) -> ClickM
 
 
 def require_model(name: str) -> None:
-    """Refuse a name that no model has."""
+    """Raise DataError if no model has this name."""
     if name not in MODELS:
         raise DataError(f"model={name!r}: expected one of {', '.join(MODELS)}.", arguments=("model",))
 
 
 def usable_models(log: Impressions) -> tuple[str, ...]:
-    """The models that a log can be fitted by: without positions the document CTR, without pages no chains."""
+    """Return the models that can be fitted to a log: document CTR without positions, no chain models without pages."""
     if not log.has_positions:
         return ("document-ctr",)
     return MODELS if log.notes.has_pages else tuple(name for name in MODELS if name not in NEED_PAGES)
 
 
 def position_rates(log: Impressions) -> Floats:
-    """The click rate at every position, ten impressions at the rate of all added; entry 0 is not used."""
+    """Return the click rate at every position, with ten impressions at the overall rate added; entry 0 is unused."""
     shown = np.bincount(log.position, minlength=log.positions + 1)
     clicks = np.bincount(log.position[log.clicked], minlength=log.positions + 1)
     found: Floats = (clicks + ADDED * clicks.sum() / shown.sum()) / (shown + ADDED)
@@ -225,7 +231,7 @@ def _clicks_of(data: _Data) -> Floats:
 
 
 def _coec(data: _Data, prior: Prior | None) -> ClickModel:
-    """Clicks over expected clicks, shrunk towards 1 by as many clicks as the prior has."""
+    """Fit clicks over expected clicks, shrunk towards 1 by the number of clicks in the prior."""
     rates, clicks = position_rates(data.log), _clicks_of(data)
     expected = summed(data.pair, rates[data.log.position], len(data.keys))
     known = prior or fitted_prior(clicks, np.bincount(data.pair, minlength=len(data.keys)).astype(np.float64))
@@ -240,7 +246,7 @@ def _pbm(data: _Data, prior: Prior | None) -> ClickModel:
 
 
 def exchanged(log: Impressions, cells: Cells) -> tuple[int, Floats]:
-    """The position that is clicked most, and examination at the others by exchanged documents. cells: by position."""
+    """Return the most clicked position, and examination at others from exchanged documents; `cells` by position."""
     rates = np.where(np.bincount(log.position) > 0, np.maximum(position_rates(log), LEAST), 0.0)
     anchor = int(np.argmax(rates))
     return anchor, exchanged_theta(cells, rates / rates[anchor], anchor)
@@ -254,10 +260,10 @@ def _ubm(data: _Data, prior: Prior | None) -> ClickModel:
 
 
 def _examination(name: str, data: _Data, cells: Cells, prior: Prior | None, anchor: int, start: Floats) -> ClickModel:
-    """EM: expected examinations, then θ = (examined + 1) / (shown + 2) and α = (a + clicks) / (a + b + examined).
+    """Run EM: expected examinations, then θ = (examined + 1) / (shown + 2) and α = (a + clicks) / (a + b + examined).
 
-    It maximizes the likelihood times Beta(a + 1, b + 1) of every α and Beta(2, 2) of every θ. anchor: the slot whose θ
-    is 1; −1: none. start: θ at first. The prior is fitted after 3 and 10 steps, then kept.
+    It maximizes the likelihood times Beta(a + 1, b + 1) of every α and Beta(2, 2) of every θ. `anchor` is the slot
+    whose θ is 1, or −1 for none; `start` is the initial θ. The prior is fitted after 3 and 10 steps, then kept.
     """
     pairs, slots, theta = len(data.keys), len(start), start.copy()
     clicks = summed(cells.pair, cells.clicks, pairs)
@@ -292,7 +298,7 @@ def _cascade(data: _Data, prior: Prior | None) -> ClickModel:
 
 
 def _dcm(data: _Data, prior: Prior | None) -> ClickModel:
-    """λ_p = (clicks at p that another follows + 1) / (clicks at p + 2)."""
+    """Fit λ_p = (clicks at p that another follows + 1) / (clicks at p + 2)."""
     rows, last = _down_to(data, first=False)
     shown = np.bincount(data.pair[rows], minlength=len(data.keys)).astype(np.float64)
     at, count = data.log.position, data.log.positions + 1
@@ -311,10 +317,13 @@ def _sdbn(data: _Data, prior: Prior | None) -> ClickModel:
 
 
 class _Ends(NamedTuple):
-    """The ends of pages, from the last click on, query after query, and what is certain of the rows above.
+    """The ends of pages, from the last click on, grouped by query, and what is certain about the rows above.
 
-    examined: of every pair, rows down to the first one of an end. followed: of every pair, clicks above other rows.
-    passed: rows above ends.
+    Attributes:
+        examined: Of every pair, the rows down to the first one of an end.
+        followed: Of every pair, the clicks above other rows.
+        passed: The number of rows above ends.
+
     """
 
     starts: Ints
@@ -333,7 +342,7 @@ def _ends(data: _Data) -> _Ends:
     certain = np.arange(len(data.pair)) <= first[log.page_of_row]
     followed = log.clicked.copy()
     followed[log.starts[1:] - 1] = False
-    order = np.argsort(log.query, kind="stable")  # pairs of a query are near each other in memory
+    order = np.argsort(log.query, kind="stable")  # keeps the pairs of a query close in memory
     sizes = (log.starts[1:] - first)[order]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.repeat(first[order] - starts[:-1], sizes) + np.arange(starts[-1])
@@ -345,7 +354,7 @@ def _ends(data: _Data) -> _Ends:
 
 
 def _dbn(data: _Data, prior: Prior | None) -> ClickModel:
-    """EM over examinations and satisfactions, from where the simplified network is."""
+    """Run EM over examinations and satisfactions, starting from the simplified network."""
     start = _sdbn(data, prior)
     known, alpha, sigma, gamma = start.prior, start.alpha, start.sigma, 0.9
     ends, clicks = _ends(data), start.clicks

@@ -1,8 +1,8 @@
-"""Preferences from clicks by inverse propensity: each clicked document above those its page showed and no one clicked.
+"""Preferences from clicks by inverse propensity: a clicked document above those of its page without a click.
 
-Every click is a query of its own, with weight 1 / θ of its position: a click that few would have looked at stands for
-many. So any learner that takes query weights learns from pairs by inverse propensity, boosted trees and local models
-too. Equal ones are one query with the sum of their weights.
+Every click is a query of its own, with weight 1 / θ of its position: a click where few users would have looked stands
+for many. So any learner that takes query weights learns from pairs by inverse propensity, including boosted trees and
+local models. Equal queries are merged, with the sum of their weights.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 
-QUANTILE = 0.99  # of the inverse propensities of clicks; larger ones are cut to it
+QUANTILE = 0.99  # of the inverse propensities of clicks; larger ones are clipped to it
 
 
 class ClickPreferences(NamedTuple):
-    """Clicked documents above others: of preference `i` documents `starts[i]:starts[i + 1]`, the clicked one first.
+    """Clicked documents above others: preference `i` has documents `starts[i]:starts[i + 1]`, the clicked one first.
 
-    query: its number in the log. weight: clicks / θ. clipped: the largest 1 / θ.
+    Attributes:
+        query: The query's number in the log.
+        weight: Clicks / θ.
+        clipped: The largest 1 / θ.
+
     """
 
     query: Ints
@@ -36,7 +40,7 @@ class ClickPreferences(NamedTuple):
 
 
 def preferences(log: Impressions, known: Knowledge) -> ClickPreferences:
-    """The preferences of a log whose position bias is known, or that has propensities."""
+    """Return the preferences of a log whose position bias is known, or that has propensities."""
     if log.propensity is None and not known.known:
         raise DataError(f"Pairs by inverse propensity need to know examination. {known.reason}", arguments=("pairs",))
     clicked = np.flatnonzero(log.clicked)
@@ -62,9 +66,9 @@ def preferences(log: Impressions, known: Knowledge) -> ClickPreferences:
 
 
 def preferred(found: ClickPreferences, log: Impressions, candidates: Candidates, names: Mapping[str, str]) -> Judged:
-    """Every preference as a query of candidates, weighted, of the group that its own query is.
+    """Return every preference as a weighted query of candidates, in the group of its original query.
 
-    names: the id of a query by its text in the log.
+    `names` maps a query's text in the log to its id.
     """
     assert candidates.document_ids is not None
     owners = [candidates.query_ids[query] for query in candidates.query_of_row.tolist()]

@@ -1,4 +1,4 @@
-"""LightGBM and XGBoost as their users learn from clicks: a group for every page, and their own flag for the bias."""
+"""LightGBM and XGBoost as their users learn from clicks: a group per page, and their own option for position bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ XGBOOST = Package("xgboost", "pip install 'querywise[peers]'")
 
 
 class Trees(NamedTuple):
-    """How trees are grown: so many, with so many leaves of so many rows or more, and the share of a step each goes."""
+    """The settings of the trees: their number, leaves, fewest rows per leaf, and learning rate."""
 
     trees: int = 100
     leaves: int = 15
@@ -26,7 +26,7 @@ class Trees(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """Pages with a click, as these libraries take them: a row for every document, and how many each page has."""
+    """Pages with a click, as these libraries take them: a row per document, and the size of each page."""
 
     features: Floats
     clicked: Ints
@@ -35,7 +35,7 @@ class Pages(NamedTuple):
 
 
 def pages_with_a_click(features: Floats, log: Impressions, rows: Ints) -> Pages:
-    """The pages of a log. rows: the row of features of every document shown; those of −1 are left out."""
+    """Return the pages of a log; `rows` has the feature row of every document shown, −1 for those to leave out."""
     known = rows >= 0
     page = log.page_of_row
     told = np.bincount(page[known & log.clicked], minlength=len(log)) > 0
@@ -46,7 +46,7 @@ def pages_with_a_click(features: Floats, log: Impressions, rows: Ints) -> Pages:
 
 
 def lightgbm_by_position(pages: Pages, how: Trees) -> System:
-    """LightGBM's lambdarank with the position of every row."""
+    """Train LightGBM's lambdarank with the position of every row."""
     data = lightgbm().Dataset(
         pages.features, pages.clicked, group=pages.sizes, position=pages.position, params={"verbosity": -1}
     )
@@ -64,7 +64,7 @@ def lightgbm_by_position(pages: Pages, how: Trees) -> System:
 
 
 def xgboost_unbiased(pages: Pages, how: Trees) -> System:
-    """XGBoost's rank:ndcg with lambdarank_unbiased, which takes the order of a group's rows for that of positions."""
+    """Train XGBoost's rank:ndcg with lambdarank_unbiased, which takes the order of a group's rows as positions."""
     xgboost = XGBOOST.load("A comparison with XGBoost")
     query = np.repeat(np.arange(len(pages.sizes)), pages.sizes)
     data = xgboost.DMatrix(pages.features, label=pages.clicked, qid=query)

@@ -14,9 +14,14 @@ from querywise.runtime.arrays import Floats
 class Quality(NamedTuple):
     """How well a model predicts pages that it was not fitted to.
 
-    likelihood: the mean logarithm of a page's chance, clicks given those above. by_page: of every page. perplexity: the
-    mean over positions of 2 to the mean number of bits a click or skip takes, 1 at best; each click alone. conditional:
-    the same given the clicks above. by_position: perplexity at every position from 1 on.
+    Attributes:
+        likelihood: The mean log-likelihood of a page, with clicks given those above.
+        by_page: The log-likelihood of every page.
+        perplexity: The mean over positions of 2 to the mean number of bits of a click or skip, 1 at best; each click
+            alone.
+        conditional: The perplexity given the clicks above.
+        by_position: The perplexity at every position from 1 on.
+
     """
 
     likelihood: float
@@ -27,7 +32,7 @@ class Quality(NamedTuple):
 
 
 def quality_of(model: ClickModel, log: Impressions) -> Quality:
-    """Measure a model on the pages of a log whose queries and documents have the numbers it was fitted with."""
+    """Evaluate a model on a log whose queries and documents have the same numbers as in fitting."""
     chances = model.chances(log)
     bits = _bits(chances.marginal, log), _bits(chances.given, log)
     by_page = -np.add.reduceat(bits[1], log.starts[:-1]) * np.log(2)
@@ -36,7 +41,7 @@ def quality_of(model: ClickModel, log: Impressions) -> Quality:
 
 
 def compare_models(log: Impressions, names: tuple[str, ...], share: float = 0.2) -> dict[str, Quality]:
-    """Fit models to the earlier pages of a log and measure them on the last `share` of them."""
+    """Fit models to the earlier pages of a log and evaluate them on the last `share`."""
     earlier, later = log.split(share)
     fitted = fit_models(earlier, names)
     return {name: quality_of(model, later) for name, model in fitted.items()}
@@ -49,7 +54,7 @@ def _bits(chance: Floats, log: Impressions) -> Floats:
 
 
 def _by_position(bits: Floats, log: Impressions) -> Floats:
-    """By position from 1 on; NaN of a position without a row. Without positions, one number."""
+    """Return perplexity by position from 1 on; NaN for a position without rows. Without positions, one number."""
     shown = np.bincount(log.position)
     with np.errstate(invalid="ignore"):
         found: Floats = 2 ** (np.bincount(log.position, bits) / shown)

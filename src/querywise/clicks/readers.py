@@ -1,4 +1,4 @@
-"""Click logs of every kind as impressions, read in blocks: tables, a page a line, and User Behavior Insights."""
+"""Read click logs of every kind as impressions, in blocks: tables, a page per line, and User Behavior Insights."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ if TYPE_CHECKING:
 _BLOCK = 100_000  # rows
 _TRUE = {"1", "1.0", "true", "t", "yes", "y"}
 _FALSE = {"0", "0.0", "false", "f", "no", "n", ""}
-_MILLISECONDS = 1e11  # a time above is in milliseconds, not in seconds, since 1970
+_MILLISECONDS = 1e11  # larger times are in milliseconds since 1970, not in seconds
 _FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 and 9999
 _MOST_ORDINAL = 2**31 - 2
-_ROW_BYTES = 130  # of memory for a row, of which there are several copies at times
-_TEXT_BYTES = 150  # for a distinct text, beside its letters: its place in a table
-_EVENT_BYTES = 250  # for an event
+_ROW_BYTES = 130  # memory per row, including temporary copies
+_TEXT_BYTES = 150  # memory per distinct string beside its letters: its table entry
+_EVENT_BYTES = 250  # memory per event
 _INSTEAD = "Give a part of the log."
-_RECORDS = 100_000  # of events, between looks at the memory that they take
+_RECORDS = 100_000  # events between checks of the memory that they take
 CLICKS = ("click", "item_click")
 _IDS = ("query", "document", "session")
-Records = Iterator[tuple[str, Mapping[str, Json]]]  # where each is from, and its JSON
+Records = Iterator[tuple[str, Mapping[str, Json]]]  # the source of each, and its JSON
 
 
 def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS, device: str | None = None) -> Impressions:
     """Read a click log: a file, or the address of an engine with User Behavior Insights.
 
     Args:
-        path: CSV, TSV or Parquet with a row for every document shown; a file with a page a line; UBI as NDJSON; or the
-            folder that a service logs to.
-        actions: events of UBI that count as clicks.
-        device: the only one whose rows are read, from a table with a column of devices; None reads all.
+        path: CSV, TSV or Parquet with a row for every document shown; a file with a page per line; UBI as NDJSON; or
+            the folder that a service logs to.
+        actions: The UBI events that count as clicks.
+        device: Reads only the rows of this device, from a table with a device column; None reads all.
 
     Returns:
         Impressions, pages in the order of time.
 
     Raises:
-        DataError: where the file is no click log, or a row cannot mean anything.
+        DataError: If the file is not a click log, or a row is invalid.
 
     """
     if device is not None and (
@@ -81,7 +81,7 @@ def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS, device: str 
     if is_event_log(file):
         return from_events(logged_events(file), actions)
     if not file.is_file():
-        with opened(file):  # says why
+        with opened(file):  # raises the error with the reason
             pass
     kind = kind_of(file)
     if kind is None:
@@ -107,7 +107,7 @@ def _no_device(path: PathLike, device: str, known: Collection[str] = ()) -> Data
 
 
 class _Parts:
-    """Blocks of rows, put together at the end."""
+    """Blocks of rows, joined at the end."""
 
     def __init__(self) -> None:
         self.queries, self.documents, self.sessions = Coder(), Coder(), Coder()
@@ -115,7 +115,7 @@ class _Parts:
         self._counted, self._bytes = [0, 0, 0], 0
 
     def text_bytes(self) -> int:
-        """What the distinct texts take that came so far; those that are new since the last call are looked at."""
+        """Return the memory of the distinct strings so far, measuring those new since the last call."""
         for place, each in enumerate((self.queries, self.documents, self.sessions)):
             new = islice(reversed(each.known), len(each.known) - self._counted[place])
             self._bytes += sum(sys.getsizeof(text) + _TEXT_BYTES for text in new)
@@ -165,7 +165,7 @@ def _from_table(blocks: Iterator[_Block], device: str | None) -> tuple[_Parts, N
 
 
 def _require_room(rows: int, text_bytes: int = 0, row_bytes: int = _ROW_BYTES) -> None:
-    """Refuse a log of more rows and distinct texts than memory has room for, as soon as they are counted."""
+    """Raise DataError if the rows and distinct strings counted so far exceed the memory."""
     require_memory(ITSELF + rows * row_bytes + text_bytes, f"{rows:,} rows of a click log take", _INSTEAD)
 
 
@@ -177,7 +177,7 @@ def _codes(coder: Coder, values: Sequence[str] | Codes | Floats) -> Codes:
 
 
 class _Coded(Sequence[str]):
-    """A column of Arrow's as numbers of its distinct texts."""
+    """An Arrow column as indices into its distinct strings."""
 
     def __init__(self, numbers: Ints, names: Sequence[str]) -> None:
         self.numbers, self.names = numbers, names
@@ -190,7 +190,7 @@ class _Coded(Sequence[str]):
 
 
 def _text_blocks(path: Path) -> Iterator[_Block]:
-    """The rows of a CSV or TSV file."""
+    """Yield the rows of a CSV or TSV file."""
     with opened(path) as file:
         names, reader = _header(path, file)
         wanted = {name: names.index(own) for name, own in columns_in(names).items()}
@@ -226,7 +226,7 @@ def _by_name(rows: list[list[str]], wanted: Mapping[str, int]) -> dict[str, Sequ
 
 
 def _parquet_blocks(path: Path) -> Iterator[_Block]:
-    """The rows of a Parquet file."""
+    """Yield the rows of a Parquet file."""
     from querywise.data.parquet.arrow import arrow, open_parquet, require_room_to_read, rows_of
 
     pa, _ = arrow()
@@ -236,12 +236,12 @@ def _parquet_blocks(path: Path) -> Iterator[_Block]:
     ids = [own for name, own in wanted.items() if name in _IDS]
     require_room_to_read(path, file, wanted.values(), ids, _INSTEAD, by_group=True)
     try:
-        for group in range(file.metadata.num_row_groups):  # each has room; a batch of several might not
+        for group in range(file.metadata.num_row_groups):  # a batch of several groups might not fit into memory
             chosen = {"row_groups": [group], "columns": list(wanted.values())}
             for batch in file.iter_batches(_BLOCK, **chosen, use_threads=False):
                 yield first, {name: _arrow_column(batch.column(own), name, first) for name, own in wanted.items()}
                 first += batch.num_rows
-    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column that is there twice
+    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a repeated column
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
 
 
@@ -266,7 +266,7 @@ def _arrow_column(column: Arrow, name: str, first: int) -> Sequence[str] | Codes
 
 
 def _numbers(values: Sequence[str] | Codes | Floats, first: int, what: str) -> Floats:
-    """Numbers of a column; a text that is none is refused with its row."""
+    """Return the numbers of a column; raise DataError with the row if one is not a number."""
     if isinstance(values, np.ndarray):
         found = values.astype(np.float64)
     else:
@@ -328,7 +328,7 @@ def _times(values: Sequence[str] | Codes | Floats, first: int) -> Floats:
 
 
 def _time(value: Json, where: str) -> float:
-    """Seconds since 1970 of a number, or of a text like 2024-12-10T00:01:29Z; NaN of nothing."""
+    """Return seconds since 1970 from a number, or from a text like 2024-12-10T00:01:29Z; NaN if empty."""
     if value is None or value == "":
         return math.nan
     try:
@@ -348,12 +348,12 @@ def _time(value: Json, where: str) -> float:
 
 
 def _shown(value: Json) -> str:
-    """The beginning of a value for a message; a whole number may have more digits than Python writes."""
+    """Return the beginning of a value for a message; an integer may have more digits than Python prints."""
     return f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 2**63 else "a number of many digits"
 
 
 def _from_lines(path: Path) -> Impressions:
-    """A page a line: its query, the documents shown from the first position on, and those clicked, by spaces."""
+    """Read one page per line: its query, the documents shown from the first position on, and those clicked."""
     shown, clicks = _Parts(), _Clicks()
     notes, none = Notes(), np.nan
     with opened(path) as file:
@@ -379,7 +379,7 @@ def _from_lines(path: Path) -> Impressions:
             notes.rows += count
             if notes.rows // _BLOCK > (notes.rows - count) // _BLOCK:
                 _require_room(notes.rows, shown.text_bytes())
-            if len(shown.blocks) == _BLOCK:  # one array for many small ones
+            if len(shown.blocks) == _BLOCK:  # merge many small arrays into one
                 shown.blocks = [_joined(shown.blocks)]
     if shown.blocks:
         whole = _joined(shown.blocks)
@@ -396,7 +396,7 @@ def _joined(blocks: list[ImpressionRows], propensity: Floats | None = None) -> I
 
 
 class _Clicks:
-    """Clicks by page and document, matched with what was shown."""
+    """Clicks by page and document, matched with the documents shown."""
 
     def __init__(self) -> None:
         self.pages: list[Codes] = []
@@ -407,7 +407,7 @@ class _Clicks:
         self.documents.append(documents)
 
     def on(self, rows: ImpressionRows, notes: Notes) -> Bools:
-        """Which rows were clicked; repeated clicks and those outside of what was shown are counted."""
+        """Return which rows were clicked, counting repeated clicks and clicks on documents that were not shown."""
         if not self.pages:
             return np.zeros(len(rows.query), np.bool_)
         width = np.int64(1 + max(rows.document.max(), np.concatenate(self.documents).max(initial=0)))
@@ -420,7 +420,7 @@ class _Clicks:
 
 
 def from_events(records: Records, actions: Sequence[str] = CLICKS) -> Impressions:
-    """User Behavior Insights: impressions by event, or where a query has none by its list of results."""
+    """Read User Behavior Insights: impressions from events, or from a query's list of results if it has no events."""
     parts, notes, clicks, pages = _Parts(), Notes(), _Clicks(), _Pages()
     wanted = set(actions)
     for number, (where, record) in enumerate(records, start=1):
@@ -454,7 +454,7 @@ class _Pages:
 
     @property
     def rows_so_far(self) -> int:
-        """How many there are at most."""
+        """The largest possible number of rows so far."""
         return len(self.page) + self.listed
 
     def add(
@@ -466,7 +466,7 @@ class _Pages:
         notes: Notes,
         actions: set[str],
     ) -> None:
-        """Take in one query or event."""
+        """Add one query or event."""
         name, action = record.get("query_id"), record.get("action_name")
         if not isinstance(name, str):
             notes.unreadable += 1
@@ -499,13 +499,13 @@ class _Pages:
             self.lists[page] = parts.documents.codes([_id_of(each) or "" for each in listed])
 
     def clients_of(self, pages: Codes) -> Codes | None:
-        """Who asked the queries of these pages, −1 where that is not known; None where it never is."""
+        """Return the client of each page, −1 if unknown; None if no page has one."""
         if not self.clients:
             return None
         return np.fromiter((self.clients.get(each, -1) for each in pages.tolist()), np.int32, len(pages))
 
     def rows(self, parts: _Parts) -> ImpressionRows | None:
-        """The impressions of queries whose text is known."""
+        """Return the impressions of queries whose text is known."""
         seen, first = set(self.page), 0 if min(self.position, default=1) == 0 else 1
         lists = [(number, own) for number, own in self.lists.items() if number not in seen]
         sizes = [len(own) for _, own in lists]
@@ -524,7 +524,7 @@ class _Pages:
 
 
 def _object_of(record: Mapping[str, Json]) -> tuple[str | None, int | None]:
-    """The document of an event, and its position."""
+    """Return the document of an event, and its position."""
     more = record.get("event_attributes")
     if not isinstance(more, Mapping):
         return None, None
@@ -538,5 +538,5 @@ def _object_of(record: Mapping[str, Json]) -> tuple[str | None, int | None]:
 
 
 def _id_of(value: Json) -> str | None:
-    """An id as text; None where there is none."""
+    """Return an id as text; None if there is none."""
     return str(value) or None if isinstance(value, str) or (isinstance(value, int) and abs(value) < 2**63) else None

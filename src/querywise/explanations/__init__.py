@@ -1,1 +1,1 @@
-"""Why a query's documents are ranked as they are."""
+"""Explanations of rankings."""

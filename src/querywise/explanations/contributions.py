@@ -1,10 +1,10 @@
-"""What each feature adds to a document's score, for this query's model and for the global one.
+"""Contributions of features to a document's score, under this query's model and under the global one.
 
-Rows sum to the score, up to what all documents of the query have in common: the differences between documents are
-exact. A linear model adds weight × value, a stump its value, a forest its Shapley values. A blend adds what each
-feature adds to its rankers' scores, on the blend's scale and times each ranker's share. Parts are computed for the
-documents asked about alone; where scores are brought to one scale within the query, that scale is of the scores of all
-its documents.
+Rows sum to the score, up to a constant of the query's documents: the differences between documents are exact. In a
+linear model a feature contributes weight × value, in a stump its value, in a forest its Shapley values. In a blend it
+contributes what it adds to its rankers' scores, on the blend's scale and times each ranker's share. Contributions are
+computed only for the requested documents; if scores are scaled within the query, that scale is of the scores of all its
+documents.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from querywise.errors import DataError
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 
-_ROUNDING = 1e-12  # of the sum of the absolute parts of a score: a difference below it is rounding
+_ROUNDING = 1e-12  # of the sum of the absolute contributions to a score: a smaller difference is rounding error
 
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Documents × features, in the model that scores the query and in the global one; the same where that is used.
+    """Documents × features, under the model that scores the query and under the global one, which may be the same.
 
-    `labels` name the features and `seen` are their values, as the model gets them: a learner in context gets more than
-    there are in the data. `models`, documents × models, are what each model of a blend adds,
-    its share included; without columns where one model scores alone. `by_models`: whether any of them tells any two
-    documents of the query apart. `scores` and `common_scores` are of all documents of the query: what the parts of each
-    would sum to, up to what all have in common.
+    `labels` name the features and `seen` are their values, as the model gets them: a learner in context gets more
+    features than the data has. `models`, documents × models, are the contributions of each model of a blend, including
+    its share; without columns if one model scores alone. `by_models` tells whether any of them distinguishes any two
+    documents of the query. `scores` and `common_scores` are of all documents of the query: what the contributions would
+    sum to, up to a constant.
     """
 
     labels: tuple[str, ...]
@@ -50,12 +50,12 @@ class Contributions:
 
 
 def contributions(ranker: Scorer, query: Candidates) -> Contributions:
-    """Those of the documents of one query; a DataError where a score is not a sum over features."""
+    """Return the contributions for one query's documents; raise DataError if a score is not a sum over features."""
     return contributions_in(answer_of(ranker, query))
 
 
 def contributions_in(answer: Answer, rows: Rows = ALL) -> Contributions:
-    """Those in the answer to one query, of some of its documents."""
+    """Return the contributions in the answer to one query, for some of its documents."""
     if answer.blend is not None:
         return (_added_ranks if answer.local.scale == "rank" else _added_up)(answer, answer.blend, rows)
     if answer.local.scale == "range":
@@ -66,7 +66,7 @@ def contributions_in(answer: Answer, rows: Rows = ALL) -> Contributions:
 
 
 def one_query(answer: Answer, query: int) -> Answer:
-    """How one of several queries is scored, without its position; what is computed for all of them is used."""
+    """Return the answer to one of several queries, without its position, reusing what is computed for all."""
     rows = answer.seen.rows(query)
     return Answer(
         answer.seen.select([query]),
@@ -86,22 +86,22 @@ def _terms(model: Model, seen: Candidates, rows: Rows) -> Terms:
 
 
 def _parts(answer: Answer, everyone: Terms, here: Terms) -> Contributions:
-    """Those of one model that scores alone."""
+    """Return the contributions of one model that scores alone."""
     none, common = np.zeros((len(everyone.values), 0)), Once(answer.by_everyone)
     own = (everyone.labels, everyone.values, here.parts, everyone.parts)
     return Contributions(*own, none, False, answer.scores, common)
 
 
 def _shares_of(answer: Answer) -> Floats:
-    """How much each model counts for the one query."""
+    """Return the weight of each model for the one query."""
     found: Floats = answer.local.shares()[[0]].toarray()[0]
     return found
 
 
 def _added_up(answer: Answer, blend: Blended, rows: Rows) -> Contributions:
-    """A blend adds up z-scores: each ranker's parts, divided by the spread of its scores here.
+    """Return the contributions in a blend of z-scores: each ranker's, divided by the spread of its scores here.
 
-    For everyone the rankers' shares are the usual ones. All rankers get the features first and, if anything, their
+    In the global model the rankers have their usual shares. All rankers get the features first and, if any, their
     context after them.
     """
     shares, usual = _shares_of(answer), blend.usual
@@ -125,10 +125,10 @@ def _added_up(answer: Answer, blend: Blended, rows: Rows) -> Contributions:
 
 
 def _added_ranks(answer: Answer, blend: Blended, rows: Rows) -> Contributions:
-    """A blend of ranks adds up the share of documents that each ranker puts below.
+    """Return the contributions in a blend of ranks, which sums the share of documents that each ranker puts below.
 
-    A rank is no sum over features, so each ranker's rank is shared out among the features of its score (`_shared_out`).
-    A ranker whose score is no sum either keeps a column of its own.
+    A rank is not a sum over features, so each ranker's rank is distributed over the features of its score
+    (`_shared_out`). A ranker whose score is not a sum either keeps one column for itself.
     """
     shares, seen, usual = _shares_of(answer), answer.seen, blend.usual
     ranks = within_query(np.column_stack([each.scores() for each in answer.members]), seen).ranks
@@ -160,7 +160,7 @@ def _added_ranks(answer: Answer, blend: Blended, rows: Rows) -> Contributions:
 
 
 def _if_a_sum(answer: Answer, rows: Rows) -> Contributions | None:
-    """The contributions in an answer; None where its scores are no sums over features."""
+    """Return the contributions in an answer; None if its scores are not sums over features."""
     try:
         return contributions_in(answer, rows)
     except DataError:
@@ -168,15 +168,20 @@ def _if_a_sum(answer: Answer, rows: Rows) -> Contributions | None:
 
 
 def _shared_out(parts: Floats, scores: Floats, ranks: Floats, rows: Rows) -> Floats:
-    """The ranks of some documents as sums over features, up to what all these documents have in common.
+    """Return the ranks of some documents as sums over features, up to a constant of these documents.
 
-    parts: what each feature adds to their scores. scores, ranks: of all documents of the query.
+    Args:
+        parts: The contribution of each feature to their scores.
+        scores: The scores of all documents of the query.
+        ranks: The ranks of all documents of the query.
+        rows: The documents' rows.
 
-    A document's rank, less the rank that the mean score of these documents would have, is shared out in proportion to
-    what each feature adds to its score, less the mean. Of two documents, their difference in rank is shared out in
-    proportion to the difference of their parts. Features that add and features that take away nearly cancel where two
-    scores are close, and proportion alone would give them huge parts: those against the difference in rank count with
-    at most the ratio of the spreads of ranks and scores, and those in its favor have the rest, in proportion.
+    A document's rank, minus the rank that the mean score of these documents would have, is distributed in proportion to
+    each feature's contribution to its score, minus the mean. For two documents, their difference in rank is distributed
+    in proportion to the difference of their contributions. Positive and negative contributions nearly cancel where two
+    scores are close, and proportion alone would make them huge: those against the difference in rank count with at most
+    the ratio of the spreads of ranks and scores, and those in its favor have the rest, in proportion.
+
     """
     own, order = scores[rows], np.argsort(scores, kind="stable")
     gains = parts - parts.mean(axis=0) if len(parts) else parts
@@ -189,13 +194,13 @@ def _shared_out(parts: Floats, scores: Floats, ranks: Floats, rows: Rows) -> Flo
     clear = np.abs(total) > _ROUNDING * np.abs(gains).sum(axis=1, keepdims=True)
     rate = np.clip(np.divide(rise, total, out=most.copy(), where=clear), 0.0, most)
     rest, sums = rise - rate * against.sum(axis=1, keepdims=True), favor.sum(axis=1, keepdims=True)
-    evenly = np.broadcast_to(1 / max(gains.shape[1], 1), gains.shape)  # only where rounding alone tells scores apart
+    evenly = np.broadcast_to(1 / max(gains.shape[1], 1), gains.shape)  # only if rounding alone separates the scores
     found: Floats = rest * np.divide(favor, sums, out=evenly.copy(), where=sums != 0) + rate * against
     return found
 
 
 def _to_unit_spread(scores: Floats, query: Candidates) -> float | None:
-    """What scores are divided by to have spread 1; None where all are alike."""
+    """Return the divisor that gives scores spread 1; None if all are equal."""
     found = within_query(scores[:, None], query)
     return float(found.spreads[0, 0]) if found.z.any() else None
 
@@ -205,7 +210,7 @@ def _scaled(parts: Floats, divisor: float | None) -> Floats:
 
 
 def _mixed(answer: Answer, rows: Rows) -> Contributions:
-    """A mixture brings each model's scores to 0 … 1 within the query; so the global one's here, to be compared."""
+    """Return the contributions in a mixture, whose models' scores, and here the global one's, are scaled to 0 … 1."""
     share, everyone = _shares_of(answer), _terms(answer.everyone, answer.seen, rows)
     if not share.any():
         return _parts(answer, everyone, everyone)
@@ -227,7 +232,7 @@ def _mixed(answer: Answer, rows: Rows) -> Contributions:
 
 
 def _to_unit_range(scores: Floats, parts: Floats) -> float | None:
-    """What scores are divided by to span 1; None where all are alike, up to rounding of them and of their parts."""
+    """Return the divisor that gives scores range 1; None if all are equal up to rounding."""
     reach = float(np.ptp(scores)) if len(scores) else 0.0
     size = max(float(np.abs(scores).max(initial=0.0)), float(np.abs(parts).sum(axis=1).max(initial=0.0)))
     return None if reach <= 1e-12 * size else reach

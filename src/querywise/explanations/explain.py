@@ -1,4 +1,4 @@
-"""Why a query is ranked as it is, by which queries or models, and why one of its documents is above another."""
+"""Why a query is ranked as it is, by which queries or models, and why one document is above another."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from matplotlib.axes import Axes
 
-Part: TypeAlias = Literal["features", "models", "neighbours"]  # of an explanation, as a table
+Part: TypeAlias = Literal["features", "models", "neighbours"]  # the part of an explanation to return as a table
 _MOST = 10  # rows of a table or bars of a figure
 _FEW = 3  # names in a line
-_ROUNDING = 1e-12  # of the largest effect of a weight: a departure below it is none
+_ROUNDING = 1e-12  # of the largest effect of a weight: a smaller departure is ignored
 _LACKING = {
     "vector": "it has no vector",
     "text": "the training queries have none of its words",
@@ -42,7 +42,7 @@ class Neighbour:
     """A training query behind the model, its weight, and its distance.
 
     `pull` is its share in the step from the global model to this one: −v·G·(w_q − w₀), the first-order decrease of its
-    loss along the step (G its gradient), over the sum of the absolute values; below 0 its loss increases. 0 where the
+    loss along the step (G its gradient), over the sum of the absolute values; below 0 its loss increases. 0 if the
     learner has no gradients.
     """
 
@@ -55,7 +55,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class ModelShare:
-    """One of several stored models: how much it counts for a query, and how many training queries it learned from.
+    """One of several stored models: its weight for a query, and the number of training queries it learned from.
 
     One with fewer than two to learn from is the global model. A ranker in a Blend has a name instead.
     """
@@ -68,7 +68,7 @@ class ModelShare:
 
 @dataclass(frozen=True)
 class Departure:
-    """A feature, its weight in the global model and in this query's, and how much its values vary among the documents.
+    """A feature, its weight in the global model and in this query's, and the spread of its values over the documents.
 
     `effect` is the difference of the weights times that spread: how much it can change the order of documents.
     """
@@ -86,12 +86,12 @@ class Departure:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One query: its neighbours, nearest first, and its departures from the global model, largest effect first.
+    """One query: its neighbors, nearest first, and its departures from the global model, largest effect first.
 
-    Where stored models are picked or blended there are no neighbours but `models`, the largest
-    weight first; the weights of a blend are its effective ones on this query's documents, and the global ones are
-    scaled to the same range there. `note` says why the global model scores a query that backs off. `remark`: what else
-    is amiss with its position.
+    If stored models are picked or blended there are `models` instead of neighbors, the largest weight first; the
+    weights of a blend are its effective ones on this query's documents, and the global ones are scaled to the same
+    range there. `note` explains why the global model scores a query that backs off, `remark` any other problem with its
+    position.
     """
 
     query_id: str
@@ -108,7 +108,7 @@ class Explanation:
 
     @property
     def _model(self) -> str:
-        """Which model scores the query, in a few words."""
+        """Return which model scores the query, in a few words."""
         if self.is_global:
             return f"the global model{f', as {self.note}' if self.note else ''}"
         if self.neighbours:
@@ -129,12 +129,12 @@ class Explanation:
         return together([_title(f"Query {self.query_id}", [*notes, self.remark]), *parts])
 
     def to_frame(self, of: Part = "features") -> Frame:
-        """A row per feature, the largest effect first, or per model or neighbour; pandas, else polars, else Arrow."""
+        """Return a row per feature, the largest effect first, or per model or neighbor, as a data frame."""
         features = _columns(self.departures, "feature", "everyone", "here", "spread", "effect")
         return _framed(of, features, _columns(self.models, "model", "name", "weight", "queries"), self.neighbours)
 
     def plot(self, most: int = _MOST, *, ax: Axes | None = None) -> Axes:
-        """The largest effects of features, each a bar: how this query's model departs from the global one."""
+        """Plot the largest effects of features as bars: how this query's model departs from the global one."""
         chosen = self.departures[:most]
         if not chosen:
             raise DataError(f"There is nothing to draw: query {self.query_id!r} has no weights of features to compare.")
@@ -146,10 +146,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Term:
-    """What one feature adds to the distance between two documents' scores.
+    """The contribution of one feature to the score difference of two documents.
 
-    `above` and `below` are its values as the model gets them, NaN where missing; `everyone` what it adds in the global
-    model, `here` what it adds in this query's.
+    `above` and `below` are its values as the model gets them, NaN if missing; `everyone` is its contribution in the
+    global model, `here` that in this query's.
     """
 
     feature: str
@@ -161,7 +161,7 @@ class Term:
 
 @dataclass(frozen=True)
 class ModelTerm:
-    """What one model of a blend adds to the distance between two documents' scores."""
+    """The contribution of one model of a blend to the score difference of two documents."""
 
     model: int
     weight: float
@@ -171,9 +171,9 @@ class ModelTerm:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why one document is above another, term by term: `here` of the terms adds up to `difference`.
+    """Why one document is above another, term by term: `here` of the terms sums to `difference`.
 
-    `everyone` is the difference under the global model; the rest is what this query's own model adds.
+    `everyone` is the difference under the global model; the rest is the contribution of this query's own model.
     """
 
     query_id: str
@@ -192,7 +192,7 @@ class Reason:
 
     @property
     def _sentence(self) -> str:
-        """Where the one document is, seen from the other, and by how much."""
+        """Say whether the first document is above or below the other, and by how much."""
         where = "above" if self.difference >= 0 else "below"
         return f"{self.above!r} {where} {self.below!r} by {abs(self.difference):.4g}"
 
@@ -213,12 +213,12 @@ class Reason:
         return together([_title(f"Query {self.query_id}: {self._sentence}", [total]), *parts])
 
     def to_frame(self, of: Part = "features") -> Frame:
-        """A row per feature, the largest first, or per model or neighbour; pandas, else polars, else Arrow."""
+        """Return a row per feature, the largest first, or per model or neighbor; pandas, else polars, else Arrow."""
         features = _columns(self.terms, "feature", "above", "below", "everyone", "here")
         return _framed(of, features, _columns(self.models, "model", "name", "weight", "here"), self.neighbours)
 
     def plot(self, most: int = _MOST, *, ax: Axes | None = None) -> Axes:
-        """What the features add to the difference, each a bar, the largest on top; the others together below."""
+        """Plot the contributions of features to the difference as bars, the largest on top, the others in one."""
         if not self.terms:
             raise DataError(f"There is nothing to draw: query {self.query_id!r} has no features.")
         names, values = [each.feature for each in self.terms[:most]], [each.here for each in self.terms[:most]]
@@ -232,7 +232,7 @@ class Reason:
 
 
 def _largest(effects: Sequence[tuple[str, float]]) -> str:
-    """The first few features that have an effect, in a line."""
+    """Return the first few features with an effect, in a line."""
     shown = [f"{name}: {effect:+.4g}" for name, effect in effects[:_FEW] if effect]
     left = sum(effect != 0 for _, effect in effects) - len(shown)
     return ", ".join(shown) + (f" and {counted(left, 'feature')} more" if left else "")
@@ -258,7 +258,7 @@ def _nearest(neighbours: Sequence[Neighbour]) -> str:
 
 
 def _columns(rows: Sequence[DataclassInstance], *names: str) -> dict[str, Column]:
-    """Attributes of all rows, by name."""
+    """Return attributes of all rows, by name."""
     return {name: [getattr(each, name) for each in rows] for name in names}
 
 
@@ -280,13 +280,13 @@ def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanatio
     """Explain how a fitted ranker of local models scores one of these queries.
 
     Args:
-        ranker: a fitted ranker that has a model per query, class or cluster, or a blend of rankers.
+        ranker: a fitted ranker with a model per query, class or cluster, or a blend of rankers.
         candidates: the documents of one or more queries.
         query_id: the query.
 
     Returns:
-        An Explanation: the training queries or the models behind the query's own, and by which features that differs
-        from the global model.
+        An Explanation: the training queries or models behind the query's own model, and the features by which it
+        differs from the global model.
 
     Raises:
         DataError: A ranker of one model for all queries, and a query that is not there; with NotFittedError, a ranker
@@ -306,20 +306,20 @@ def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanatio
 
 
 def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below: str) -> Reason:
-    """Why a fitted ranker has one document of a query above another, exactly: the parts add up to the difference.
+    """Explain exactly why one document of a query is above another: the contributions sum to the difference.
 
     Args:
-        ranker: a fitted ranker whose scores are sums: linear, trees, and local models or blends of them.
+        ranker: a fitted ranker whose scores are sums: linear models, trees, and local models or blends of them.
         candidates: the documents of one or more queries.
         query_id: the query.
-        above, below: the two documents by their ids, or by their rows within the query, counted from 1, where they have
-            none. Any order of the two is fine; where `above` is in fact below, the difference is negative.
+        above, below: the two documents by their ids, or without ids by their rows within the query, from 1. Any order
+            of the two is fine; if `above` is in fact below, the difference is negative.
 
     Returns:
-        A Reason: `.difference` of the scores, and `.terms`, what each feature adds to it, the largest first.
+        A Reason: `.difference` of the scores, and `.terms`, the contribution of each feature, the largest first.
 
     Raises:
-        DataError: A query or document that is not there, twice the same, and scores that are no sum.
+        DataError: The query or a document is absent, both documents are the same, or scores are not sums.
 
     >>> from querywise import RankSVM, make_judged, why
     >>> data = make_judged(20, 10, 3)
@@ -358,7 +358,7 @@ def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below
 
 
 def as_dict(found: Explanation | Reason) -> JsonObject:
-    """As JSON can hold it."""
+    """Return the explanation as JSON."""
     if isinstance(found, Reason):
         return {**asdict(found), "local": found.local}
     content = {**asdict(found), "departures": [{**asdict(each), "effect": each.effect} for each in found.departures]}
@@ -378,7 +378,7 @@ def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candida
 
 
 def _row_of(query: Candidates, document: str) -> int:
-    """A document by its id, or by the number of its row in the query, from 1, where it has none."""
+    """Return a document's row by its id or, without ids, by its row number in the query, from 1."""
     labels = [query.document_label(row) for row in range(len(query.features))]
     if document not in labels:
         some = f"There are {', '.join(labels[:3])}{' …' if len(labels) > 3 else ''}" if labels else "It has none"
@@ -389,7 +389,7 @@ def _row_of(query: Candidates, document: str) -> int:
 
 
 def _explained(answer: Answer) -> Explanation:
-    """What is particular to the one query of an answer that varies, or of a blend."""
+    """Explain the one query of an answer that varies, or of a blend."""
     if answer.blend is not None:
         return _of_members(answer, answer.blend)
     name, shares = answer.seen.query_ids[0], answer.local.shares()[[0]]
@@ -408,7 +408,7 @@ def _explained(answer: Answer) -> Explanation:
 
 
 def _note(answer: Answer) -> str:
-    """Why the one query of an answer backs off to the global model; nothing if it does not."""
+    """Return why the one query of an answer backs off to the global model; empty if it does not."""
     place = answer.place
     if place is None or place.known is None or not place.known.far()[0]:
         return ""
@@ -419,7 +419,7 @@ def _note(answer: Answer) -> str:
 
 
 def _remark(answer: Answer) -> str:
-    """That a vector is missing and the mean is used in its place; nothing otherwise."""
+    """Return a remark that the mean replaces a missing vector; empty otherwise."""
     place = answer.place
     if place is None or place.vectorless is None or not place.vectorless()[0] or _note(answer):
         return ""
@@ -427,7 +427,7 @@ def _remark(answer: Answer) -> str:
 
 
 def _of_members(answer: Answer, blend: Blended) -> Explanation:
-    """What is particular to a query in the first ranker of a blend that varies by query."""
+    """Explain a query by the first ranker of a blend that varies by query."""
     weights = answer.local.shares()[[0]].toarray()[0]
     shares = tuple(
         ModelShare(number, float(weight), 0, name)
@@ -441,13 +441,13 @@ def _of_members(answer: Answer, blend: Blended) -> Explanation:
 
 
 def _weights_of(model: Model) -> Floats | None:
-    """The weights of a linear model; None of any other."""
+    """Return the weights of a linear model; None for any other."""
     form = model.form()
     return form.weights if isinstance(form, Linear) else None
 
 
 def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | None]:
-    """The effective weights of the global model and of the mixture on the query's documents, each scaled to 0 … 1."""
+    """Return the effective weights of the global model and of the mixture on the query's documents, scaled to 0 … 1."""
     common, documents = _weights_of(answer.everyone), answer.seen.features
     used = np.flatnonzero(share).tolist()
     own = [_weights_of(answer.local.models()[number]) for number in used]
@@ -460,7 +460,7 @@ def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | No
 
 
 def _model_shares(answer: Answer, weights: Floats) -> tuple[ModelShare, ...]:
-    """Stored models, the largest weight first, where they are few enough to show."""
+    """Return stored models, the largest weight first, if they are few enough to show."""
     if answer.local.stored is None or answer.local.stored.taught is None:
         return ()
     taught = answer.local.stored.taught

@@ -1,12 +1,12 @@
-"""How much each feature counts in a ranker's order: over many queries, and for one query in short.
+"""The importance of features in a ranker's order: over many queries, and for single queries.
 
-With c_j(d) what feature j adds to the score of document d under the model that scores its query, the importance by
-contributions is the mean over queries of the spread of c_j over the query's documents. Under a linear model that is
-|w_j| times the spread of the feature within the query. Permutation gives a feature's values to other documents of the
-same query; its importance is by how much the measure falls.
+With c_j(d) the contribution of feature j to the score of document d under the model that scores its query, the
+importance by contributions is the mean over queries of the spread of c_j over the query's documents. Under a linear
+model that is |w_j| times the spread of the feature within the query. Permutation gives a feature's values to other
+documents of the same query; its importance is the decrease of the measure.
 
-In short, for every query a few candidates spread evenly over its ranking are taken: what a document has of a feature
-is c_j(d) less its mean over these candidates, divided by the spread of their scores. The feature's share in the query's
+For single queries, a few candidates are taken, spread evenly over the ranking: a document's amount of a feature is
+c_j(d) minus its mean over these candidates, divided by the spread of their scores. The feature's share in the query's
 order is the spread of c_j over them, divided by the sum of these spreads.
 """
 
@@ -41,18 +41,21 @@ _HOWS: tuple[How, ...] = ("contributions", "gain", "permutation")
 _MOST = 15  # rows of a table, or bars of a figure
 FIRST = 5  # documents of a ranking
 FURTHER = 3  # relevant documents below them
-MOST_QUERIES = 150  # where a score is no weighted sum of features: Shapley values take long
-_SPREAD = 8  # candidates of a query that stand for all of them
+MOST_QUERIES = 150  # if a score is not a weighted sum of features: Shapley values take long
+_SPREAD = 8  # candidates of a query that represent all of them
 _FEATURES = 3  # of a document
-_LEAST = 0.005  # what is less is not told
+_LEAST = 0.005  # smaller amounts are not shown
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureImportance:
     """Features and their importance, the most important first.
 
-    how: `contributions`, `gain` or `permutation`. unit: what a number is, in words. errors: the standard error of each,
-    over the queries; None by gain.
+    Attributes:
+        how: `contributions`, `gain` or `permutation`.
+        unit: The unit of the numbers, in words.
+        errors: The standard error of each, over the queries; None by gain.
+
     """
 
     features: tuple[str, ...]
@@ -78,19 +81,19 @@ class FeatureImportance:
         return table(headings, rows[:_MOST], title=title, notes=[*left, self.unit])
 
     def __getitem__(self, feature: str) -> float:
-        """The importance of one feature."""
+        """Return the importance of one feature."""
         if feature not in self.features:
             raise DataError(f"There is no feature {feature!r}. There are: {', '.join(self.features[:20])}.")
         return float(self.values[self.features.index(feature)])
 
     def to_frame(self) -> Frame:
-        """A row per feature: name, importance, standard error, how it was computed; pandas, else polars, else Arrow."""
+        """Return a row per feature: name, importance, standard error, and method; pandas, else polars, else Arrow."""
         errors = np.full(len(self), np.nan) if self.errors is None else self.errors
         columns: dict[str, Column] = {"feature": list(self.features), "importance": self.values, "error": errors}
         return as_frame({**columns, "how": [self.how] * len(self)})
 
     def plot(self, most: int = _MOST, *, ax: Axes | None = None) -> Axes:
-        """The most important features, each a bar, with two standard errors to either side where these are known."""
+        """Plot the most important features as bars, with two standard errors to either side if known."""
         count = min(most, len(self))
         errors = None if self.errors is None else (2 * self.errors[:count]).tolist()
         axes = axes_or_new(ax, height=1.1 + 0.28 * count)
@@ -109,18 +112,18 @@ def feature_importance(
     repeats: int = 5,
     seed: int = 0,
 ) -> FeatureImportance:
-    """How much each feature counts in the order that a fitted ranker gives these queries' documents.
+    """Measure the importance of each feature in a fitted ranker's order of these queries' documents.
 
     Args:
         ranker: a fitted ranker; or another library's model or a function of features, as `evaluate` takes them, which
-            have importance by permutation alone.
+            have importance only by permutation.
         data: the queries and their documents; permutation needs labels.
-        how: `contributions`, the mean over queries of the spread of what the feature adds to the scores, exact for
-            linear models and local ones of them; `gain`, what the splits of LightGBM's trees gained in training;
-            `permutation`, by how much the measure falls once the feature's values are exchanged between documents of
-            the same query. By default contributions where all models are linear, else permutation. Trees have
-            contributions too, as Shapley values.
-        measure, flavour: of permutation: what falls, and by whose conventions.
+        how: `contributions`, the mean over queries of the spread of the feature's contributions to the scores, exact
+            for linear models and local ones of them; `gain`, the gain of the splits of LightGBM's trees in training;
+            `permutation`, the decrease of the measure when the feature's values are exchanged between documents of the
+            same query. By default contributions if all models are linear, else permutation. Trees have contributions
+            too, as Shapley values.
+        measure, flavour: of permutation: the measure, and its conventions.
         repeats: of permutation: how often values are exchanged, from 1 up.
         seed: of permutation: how they are exchanged.
 
@@ -128,7 +131,7 @@ def feature_importance(
         A FeatureImportance: `.features` and `.values`, the most important first, `.errors` and `.unit` in words.
 
     Raises:
-        DataError: A way that the ranker does not have, permutation without labels, and no document at all.
+        DataError: The ranker does not support `how`, permutation lacks labels, or there are no documents.
 
     >>> from querywise import RankSVM, feature_importance, make_judged
     >>> data = make_judged(30, 10, 4)
@@ -161,7 +164,7 @@ def feature_importance(
 
 
 def _named(candidates: Candidates, ranker: System) -> Candidates:
-    """The same candidates; columns without names are those of training."""
+    """Name the columns of candidates as in training, if they have no names."""
     names: tuple[str, ...] | None = getattr(ranker, "feature_names_", None)
     if candidates.feature_names is not None or names is None or len(names) != candidates.features.shape[1]:
         return candidates
@@ -204,7 +207,7 @@ def _by_contributions(ranker: Scorer, answer: Answer) -> FeatureImportance:
 
 
 def _one_by_one(ranker: Scorer, candidates: Candidates) -> tuple[tuple[str, ...], Floats]:
-    """Queries × features, where parts depend on all scores of the query."""
+    """Return queries × features, if contributions depend on all scores of the query."""
     labels: tuple[str, ...] = ()
     spreads = []
     for query in track(range(len(candidates)), "Contributions"):
@@ -217,7 +220,7 @@ def _one_by_one(ranker: Scorer, candidates: Candidates) -> tuple[tuple[str, ...]
 
 
 def _model_by_model(answer: Answer) -> tuple[tuple[str, ...], Floats]:
-    """Queries × features, where one model scores each query: all queries of a model together."""
+    """Return queries × features, if one model scores each query: all queries of a model together."""
     seen, chosen = answer.seen, answer.chosen() if answer.varies else np.full(len(answer.seen), -1, np.int64)
     labels: tuple[str, ...] = ()
     spreads: list[Floats] = []
@@ -231,7 +234,7 @@ def _model_by_model(answer: Answer) -> tuple[tuple[str, ...], Floats]:
 
 
 def _of_model(model: Model, seen: Candidates, queries: Ints) -> tuple[tuple[str, ...], Floats]:
-    """The spread of the contributions of one model within each of some queries."""
+    """Return the spread of one model's contributions within each of some queries."""
     own = seen if len(queries) == len(seen) else seen.select(queries)
     found = model.terms(own)
     if isinstance(found, Refusal):
@@ -262,7 +265,7 @@ def _by_permutation(
 
 
 def _permuted(candidates: Candidates, column: int, rng: np.random.Generator) -> Candidates:
-    """The same candidates with one feature's values at random places within their query."""
+    """Shuffle one feature's values within each query."""
     turn = np.lexsort((rng.random(len(candidates.features)), candidates.query_of_row))
     features = candidates.features.copy()
     features[:, column] = candidates.features[turn, column]
@@ -270,14 +273,14 @@ def _permuted(candidates: Candidates, column: int, rng: np.random.Generator) -> 
 
 
 def _errors(by_query: Floats) -> Floats:
-    """The standard error of each mean over queries; 0 of a single query."""
+    """Return the standard error of each mean over queries; 0 for a single query."""
     count = len(by_query)
     found: Floats = by_query.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(by_query.shape[1])
     return found
 
 
 class _Found(NamedTuple):
-    """Of one query: names of features, their shares under its model and under the global one, and some documents."""
+    """For one query: feature names, their shares under its model and under the global one, and some documents."""
 
     labels: tuple[str, ...]
     here: Floats
@@ -286,7 +289,7 @@ class _Found(NamedTuple):
 
 
 def reasons(answer: Answer, test: Judged) -> Reasons:
-    """Those of the queries of a test part; where scores are no sums over features, why there are none."""
+    """Explain the queries of a test part, or say why scores that are not sums over features have no explanation."""
     if answer.facts().elsewhere:
         return Reasons(refused="Its scores were computed elsewhere.")
     chosen = _chosen(answer, test)
@@ -314,7 +317,7 @@ def reasons(answer: Answer, test: Judged) -> Reasons:
 
 
 def _chosen(answer: Answer, test: Judged) -> Ints:
-    """The queries that are explained: all with two documents or more, or as many of them as there is time for."""
+    """Return the queries to explain: all with two documents or more, or as many of them as time allows."""
     several = np.flatnonzero(test.candidates.sizes > 1)
     if is_linear(answer) or len(several) <= MOST_QUERIES:
         return several
@@ -337,7 +340,7 @@ def _of_query(answer: Answer, labels: Ints) -> _Found | None:
 
 
 def _shares(parts: Floats) -> Floats | None:
-    """The share of each feature in the spread of scores; None where there is none."""
+    """Return the share of each feature in the spread of scores; None if there is no spread."""
     spreads: Floats = parts.std(axis=0)
     total = float(spreads.sum())
     return spreads / total if total > 0 else None
@@ -354,5 +357,5 @@ def _called(label: str) -> str:
 
 
 def _spread(count: int, most: int) -> Ints:
-    """Places from the first to the last, evenly, at most so many."""
+    """Return at most `most` indices from the first to the last, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, most).round().astype(np.int64))

@@ -1,1 +1,1 @@
-"""Fitted rankers for the engines that search: files to upload, and a check that the engine scores as we do."""
+"""Exports of fitted rankers to search engines: files to upload, and a check of the engine's scores."""

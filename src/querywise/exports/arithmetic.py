@@ -1,4 +1,4 @@
-"""How an engine computes: its precision, its thresholds, and the sample documents that its scores are compared on."""
+"""How an engine computes: its precision, its thresholds, and the sample documents on which scores are compared."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from querywise.data.judged import Candidates
 from querywise.exports.models import Exported
 from querywise.runtime.arrays import Bools, Floats
 
-_MEASURED = 20  # where there are more models, this many are measured
+_MEASURED = 20  # of more models, only this many are measured
 
 
 @dataclass(frozen=True)
 class Arithmetic:
     """The floating-point type an engine computes with, and how it treats thresholds.
 
-    real: the type of features and scores. highest_low: the largest value that goes to the low side of a split whose
-    threshold is written to the engine. wider: the type of weights, leaves and sums where it is another than that of
-    features; a sum is then rounded once, to a score.
+    Attributes:
+        real: The type of features and scores.
+        highest_low: From a threshold written to the engine, the largest value that goes to the low side of its split.
+        wider: The type of weights, leaves and sums if it differs from that of features; a sum is then rounded once, to
+            a score.
+
     """
 
     real: type[np.float32] | type[np.float64]
@@ -36,11 +39,11 @@ class Arithmetic:
         return self.real if self.wider is None else self.wider
 
     def held(self, features: Floats) -> Floats:
-        """Features rounded to the engine's precision."""
+        """Return features rounded to the engine's precision."""
         return np.asarray(features, dtype=self.real).astype(np.float64)
 
     def scores(self, form: Runnable, features: Floats) -> Floats:
-        """The scores that the engine computes for documents."""
+        """Return the scores that the engine computes for documents."""
         values = np.asarray(features, dtype=self.real)
         total = np.zeros(len(values), dtype=self.summed)
         if isinstance(form, Linear):
@@ -52,7 +55,7 @@ class Arithmetic:
         return total.astype(self.real).astype(np.float64)
 
     def tolerance(self, form: Runnable, features: Floats) -> Floats:
-        """A bound on the difference that rounding errors can make between the engine's scores and ours."""
+        """Return a bound on the difference that rounding can make between the engine's scores and ours."""
         if isinstance(form, Linear):
             size, terms = np.abs(features) @ np.abs(form.weights), len(form.weights)
         else:
@@ -60,12 +63,12 @@ class Arithmetic:
             size, terms = np.sum(sizes, axis=0), len(form.trees)
         relative = (terms + 3) * _rounding(self.summed)
         bound: Floats = relative / (1 - relative) * size + 1e-30
-        if self.wider is not None:  # rounded to a score, and again where the score is printed
+        if self.wider is not None:  # rounded to a score, and again when the score is printed
             bound = bound + 3 * _rounding(self.real) * np.abs(self.scores(form, features))
         return bound
 
     def _leaves(self, tree: Split | Leaf, values: Any) -> Floats:
-        """The value of the leaf that each document reaches."""
+        """Return the value of the leaf that each document reaches."""
         found = np.zeros(len(values))
 
         def descend(node: Split | Leaf, here: Bools) -> None:
@@ -81,16 +84,18 @@ class Arithmetic:
 
 
 def _rounding(real: type[np.float32] | type[np.float64]) -> float:
-    """The relative error of one operation."""
+    """Return the relative error of one operation."""
     return float(np.finfo(real).eps) / 2
 
 
 class Exactness(NamedTuple):
-    """How closely the engine's arithmetic reproduces our scores and order on some data.
+    """How closely the engine's arithmetic reproduces our scores and ranking on some data.
 
-    astray: scores that differ by more than rounding, because a document reaches another leaf of a tree. pairs:
-    documents that are next to each other in our order with different scores. swapped: pairs in the opposite order in
-    the engine.
+    Attributes:
+        astray: Scores that differ by more than rounding, because a document reaches another leaf of a tree.
+        pairs: Documents that are adjacent in our ranking with different scores.
+        swapped: Pairs in the opposite order in the engine.
+
     """
 
     models: int
@@ -106,7 +111,7 @@ class Exactness(NamedTuple):
 
 
 def exactness(exported: Exported, candidates: Candidates, arithmetic: Arithmetic) -> Exactness:
-    """Compare our scores of the candidates with the engine's arithmetic, by every model or by twenty of them."""
+    """Compare our scores of the candidates with the engine's arithmetic, for all models or for twenty of them."""
     chosen = np.unique(np.linspace(0, len(exported.models) - 1, _MEASURED).round().astype(int))
     owner = candidates.query_of_row
     documents = astray = pairs = swapped = 0
@@ -124,7 +129,7 @@ def exactness(exported: Exported, candidates: Candidates, arithmetic: Arithmetic
 
 
 def floor32(value: float) -> float:
-    """The largest 32-bit number that is not above a value.
+    """Return the largest 32-bit number that is not above a value.
 
     >>> floor32(0.5), floor32(0.1) <= 0.1 < floor32(0.1) + 1e-8
     (0.5, True)
@@ -135,20 +140,20 @@ def floor32(value: float) -> float:
 
 
 def above32(value: float) -> float:
-    """The smallest 32-bit number above a value; the largest finite one where there is none."""
+    """Return the smallest 32-bit number above a value; the largest finite one if there is none."""
     limit, low = np.finfo(np.float32).max, np.float32(floor32(value))
     return float(limit if low >= limit else np.nextafter(low, np.float32(np.inf)))
 
 
-_FEWEST_NORMALISED = 3  # with fewer queries that look normalised, data is not taken to be normalised
-_SHARE_NORMALISED = 1 / 3  # of the pairs of query and feature
+_FEWEST_NORMALISED = 3  # with fewer queries that look normalized, data is not taken to be normalized
+_SHARE_NORMALISED = 1 / 3  # of the query-feature pairs
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Documents to check an engine with.
 
-    of: for every document its id in the engine and the text of its query, or nothing where these are not known.
+    `of` has, for every document, its id in the engine and the text of its query, or nothing if these are unknown.
     """
 
     features: Floats
@@ -156,7 +161,7 @@ class Sample:
 
 
 def parity_lines(exported: Exported, sample: Sample, arithmetic: Arithmetic, in_engine: tuple[str, ...]) -> str:
-    """A line of JSON per document: its features, and by every model its score and the tolerance for rounding errors."""
+    """Format one line of JSON per document: its features, and for each model the score and its rounding tolerance."""
     held = arithmetic.held(sample.features)
     scores = {model.name: model.own(held) for model in exported.models}
     tolerance = {model.name: arithmetic.tolerance(model.form, held) for model in exported.models}
@@ -176,7 +181,7 @@ def parity_lines(exported: Exported, sample: Sample, arithmetic: Arithmetic, in_
 
 
 def sampled(candidates: Candidates, rows: int) -> Sample:
-    """Documents evenly spread over the data, with their ids and the texts of their queries where both are known."""
+    """Return documents evenly spread over the data, with their ids and query texts if both are known."""
     count, owner, table = len(candidates.features), candidates.query_of_row, candidates.queries
     chosen = np.unique(np.linspace(0, count - 1, min(rows, count)).round().astype(int)).tolist()
     of: list[dict[str, str]] = [{} for _ in chosen]
@@ -189,9 +194,9 @@ def sampled(candidates: Candidates, rows: int) -> Sample:
 
 
 def generated(exported: Exported, rows: int, arithmetic: Arithmetic, least: float = -np.inf) -> Sample:
-    """Pseudo-random documents from a fixed seed: values of all magnitudes, and values at the thresholds of trees.
+    """Return pseudo-random documents from a fixed seed: values of all magnitudes, and values at tree thresholds.
 
-    least: the least value that a feature has in the engine.
+    `least` is the smallest value that a feature can have in the engine.
     """
     rng = np.random.default_rng(0)
     width = len(exported.features)
@@ -207,7 +212,7 @@ def generated(exported: Exported, rows: int, arithmetic: Arithmetic, least: floa
 
 
 def _thresholds(exported: Exported) -> dict[int, list[float]]:
-    """The thresholds of all trees' splits, by the column they are compared with."""
+    """Return the thresholds of all trees' splits, by the column they compare."""
     found: dict[int, list[float]] = {}
     for node in (node for model in exported.models for node in nodes(model.form)):
         if isinstance(node, Split):
@@ -216,11 +221,14 @@ def _thresholds(exported: Exported) -> dict[int, list[float]]:
 
 
 class Scaled(NamedTuple):
-    """How much of some data runs exactly from 0 to 1 within queries.
+    """How much of some data ranges exactly from 0 to 1 within queries.
 
-    pairs: of a query and a feature that varies there and has values other than 0 and 1. from_0_to_1: those whose
-    smallest value is 0 and whose largest is 1. queries: how many these are of. columns: the features of which at least
-    half of the pairs are so.
+    Attributes:
+        pairs: Pairs of a query and a feature that varies there and has values other than 0 and 1.
+        from_0_to_1: The pairs whose smallest value is 0 and whose largest is 1.
+        queries: The number of queries of these.
+        columns: The features for which at least half of the pairs are such.
+
     """
 
     pairs: int
@@ -230,17 +238,17 @@ class Scaled(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the pairs that run exactly from 0 to 1."""
+        """The share of the pairs that range exactly from 0 to 1."""
         return self.from_0_to_1 / max(self.pairs, 1)
 
     @property
     def is_normalised(self) -> bool:
-        """Whether the data looks normalised within queries: a feature or two may be so by nature, a third is not."""
+        """Whether the data looks normalized within queries: a feature or two may be so by nature, but not a third."""
         return self.queries >= _FEWEST_NORMALISED and self.share >= _SHARE_NORMALISED
 
 
 def scaled_within_queries(candidates: Candidates) -> Scaled:
-    """How much of the data was min-max normalised within queries. Features of only 0 and 1 say nothing about it."""
+    """Measure how much of the data was min-max normalized within queries. Features of only 0 and 1 do not tell."""
     width = candidates.features.shape[1]
     varying, exact, queries = np.zeros(width, np.int64), np.zeros(width, np.int64), 0
     for query in range(len(candidates)):

@@ -11,14 +11,14 @@ from querywise.runtime.values import Json, JsonObject
 
 
 def _opensearch(asked: Boosts) -> JsonObject | None:
-    """A multi_match; None of the forms that OpenSearch does not have."""
+    """Return a multi_match; None for a form that OpenSearch lacks."""
     if asked.form not in (MOST, BEST, CROSS):
         return None
     return _query("multi_match", asked, {"type": asked.form})
 
 
 def _elasticsearch(asked: Boosts) -> JsonObject | None:
-    """A multi_match, or combined_fields."""
+    """Return a multi_match, or combined_fields."""
     return _query("combined_fields", asked, {}) if asked.form == COMBINED else _opensearch(asked)
 
 
@@ -29,7 +29,7 @@ def _query(kind: str, asked: Boosts, more: JsonObject) -> JsonObject:
 
 
 def _solr(asked: Boosts) -> JsonObject | None:
-    """Parameters of edismax, whose tie is by word: 1 adds everything up. None of the forms that it does not have."""
+    """Return parameters of edismax, whose tie is per word: 1 sums them. None for a form that edismax lacks."""
     if asked.form not in (MOST, DISMAX):
         return None
     tie = 1.0 if asked.form == MOST else asked.tie
@@ -37,7 +37,7 @@ def _solr(asked: Boosts) -> JsonObject | None:
 
 
 def _vespa(asked: Boosts) -> JsonObject | None:
-    """A rank profile; None of the forms that go by word, of which a profile knows nothing."""
+    """Return a rank profile; None for forms per word, which a profile cannot express."""
     if asked.form not in (MOST, BEST):
         return None
     parts = [f"{boost:g} * bm25({name})" for name, boost in asked.used.items()]

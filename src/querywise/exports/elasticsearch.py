@@ -1,6 +1,6 @@
-"""Elasticsearch and OpenSearch, with their Learning to Rank plugins: a feature set, and a document per model.
+"""Elasticsearch and OpenSearch with their Learning to Rank plugins: a feature set, and a document per model.
 
-Both plugins keep features, weights, thresholds and sums in 32 bits. A tree's split sends a value below the threshold
+Both plugins store features, weights, thresholds and sums in 32 bits. A tree's split sends a value below the threshold
 to the child `yes`; a feature whose query does not match a document is 0, or, in newer plugins, follows `missing`.
 """
 
@@ -21,7 +21,7 @@ _EXPECTED = 'The feature set must be a list of features, {"features": […]} or 
 
 
 def write(exported: Exported, name: str, features: Json) -> Files:
-    """The feature set and a document per model."""
+    """Return the feature set and a document per model."""
     given = _template(exported) if features is None else _checked(exported, features)
     texts = {"featureset.json": as_text({"featureset": {"features": given}})}
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
@@ -31,7 +31,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 
 def model_document(model: NamedModel, features: tuple[str, ...]) -> JsonObject:
-    """The JSON that is posted to `_createmodel`."""
+    """Return the JSON to post to `_createmodel`."""
     content: Json
     if isinstance(model.form, Linear):
         kind, content = "model/linear", dict(zip(features, model.form.weights.tolist(), strict=True))
@@ -42,7 +42,7 @@ def model_document(model: NamedModel, features: tuple[str, ...]) -> JsonObject:
 
 
 def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
-    """A tree in XGBoost's JSON format, its nodes numbered in depth-first order from the root."""
+    """Return a tree in XGBoost's JSON format, its nodes numbered in depth-first order from the root."""
     count = 0
 
     def written(node: Split | Leaf, depth: int) -> JsonObject:
@@ -72,7 +72,7 @@ def _template(exported: Exported) -> list[JsonObject]:
 
 
 def computed(feature: str, source: Source) -> JsonObject:
-    """The query whose score a feature is, with what the user fills in."""
+    """Return the query whose score is the feature, with placeholders for the user."""
     field = f"{UNFINISHED}_{feature}"
     if source is Source.BM25:
         return {"match": {f"{UNFINISHED}_{BM25_FIELD}": {"query": "{{keywords}}", "boost": BM25_FACTOR}}}

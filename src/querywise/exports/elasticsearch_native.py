@@ -1,8 +1,8 @@
 """Elasticsearch's own `learning_to_rank` rescorer: an ensemble of trees per model, with a query for every feature.
 
-A model is a trained model of machine learning, in the form that Elastic's Python client uploads. A feature is the score
-of a query, a 32-bit number that is never negative. A split `lte` sends a value up to the threshold left, and a feature
-whose query does not match where `default_left` says. Thresholds, leaves and sums have 64 bits; the score has 32.
+A model is a trained machine-learning model, in the form that Elastic's Python client uploads. A feature is the score of
+a query, a 32-bit number that is never negative. A split `lte` sends a value up to the threshold left, and a feature
+whose query does not match to the side of `default_left`. Thresholds, leaves and sums have 64 bits; the score has 32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from querywise.exports.target import Files, StoredModels, Target, as_text, check
 from querywise.runtime.values import Json, JsonObject
 
 _TITLE = "Elasticsearch's own learning_to_rank"
-_LONGEST = 50  # of an export's name: ids of models have up to 64 letters, and numbers and "-parity" are added
+_LONGEST = 50  # of an export's name: model ids have up to 64 letters, and numbers and "-parity" are added
 _INSIDE = ("learning_to_rank", "feature_extractors")
 _EXPECTED = (
     'The features must be a list of {"query_extractor": {"feature_name": …, "query": {…}}}, in {"learning_to_rank": '
@@ -38,7 +38,7 @@ _NO_SUMS = (
 
 
 def write(exported: Exported, name: str, features: Json) -> Files:
-    """The feature extractors and a file per model."""
+    """Return the feature extractors and a file per model."""
     if len(name) > _LONGEST or not name[-1].isalnum():
         raise DataError(
             f"{name!r}: Elasticsearch's ids of models end in a letter or digit, and are short: give a name of at most "
@@ -54,8 +54,8 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 
 def model_content(model: NamedModel, features: tuple[str, ...], config: JsonObject) -> JsonObject:
-    """The JSON that is put to `_ml/trained_models`; the checksum tells whether a model in the engine is this one."""
-    assert not isinstance(model.form, Linear)  # refused before, with the reason
+    """Return the JSON to put to `_ml/trained_models`; the checksum tells whether a model in the engine is this one."""
+    assert not isinstance(model.form, Linear)  # linear models were refused before
     definition = json.dumps(_definition(model.form, features), ensure_ascii=False, separators=(",", ":"))
     whole = definition + json.dumps(config, ensure_ascii=False, sort_keys=True)
     return {
@@ -79,7 +79,7 @@ def _definition(form: Forest, features: tuple[str, ...]) -> JsonObject:
 
 
 def _nodes(tree: Split | Leaf) -> list[JsonObject]:
-    """The nodes of a tree, in depth-first order from the root; a node's place in the list is its number."""
+    """Return the nodes of a tree in depth-first order from the root; a node's index in the list is its number."""
     made: list[JsonObject] = []
 
     def add(node: Split | Leaf) -> int:
@@ -111,7 +111,7 @@ def _template(exported: Exported) -> list[JsonObject]:
 
 
 def _checked(wanted: tuple[str, ...], content: Json) -> list[JsonObject]:
-    """The user's extractors of the model's features, in the model's order; an extractor more would cost time alone."""
+    """Return the user's extractors of the model's features, in the model's order, without unused ones."""
     given = [each.get("query_extractor") for each in defined(content, _EXPECTED, _INSIDE)]
     own = [each for each in given if isinstance(each, dict) and isinstance(each.get("query"), dict)]
     if len(own) < len(given):

@@ -1,10 +1,10 @@
-"""A collection's fields in an engine: an index with our words, and a query for every feature that an engine computes.
+"""A collection's fields in an engine: an index with our terms, and a query for every feature that an engine computes.
 
-Of a field with words, bm25 is the score of its words; all, whole and exact are 1 where it has all of them, has them as
-one phrase, and where one of its texts is the query. Of all fields, sum and best are the sum and the largest of the
-fields' weighted bm25; all and most say whether all words, and three in four, are in some field; hit is the number of
-fields with one of them. A number is read from its field, with the collection's median where it is missing. What looks
-at the whole list (z-scores, ranks) or counts words in order is no query: it comes with the request, or from a gateway.
+For a text field, bm25 is the score of its words; all, whole and exact are 1 if it has all words of the query, has them
+as one phrase, and if one of its texts is the query. Over all fields, sum and best are the sum and the largest of the
+fields' weighted bm25; all and most tell whether all words, and three in four, are in some field; hit is the number of
+fields with one of them. A number is read from its field, with the collection's median if it is missing. Features of the
+whole list (z-scores, ranks) and of word order cannot be queries: they come with the request, or from a gateway.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from querywise.retrieval.words import STOP_WORDS, Tokeniser
 from querywise.runtime.values import Json, JsonObject
 
 KEYWORDS, SOLR_KEYWORDS = "{{keywords}}", "${keywords}"
-_WORDS, _EXACT = "querywise", "exact"  # the names of the analyzer, and of what keeps a text whole
+_WORDS, _EXACT = "querywise", "exact"  # the names of the analyzer, and of the subfield with whole texts
 _LOG = "querywise-log"  # the feature store that Solr logs from
 _LONGEST = 256  # letters of a text that is kept whole
 _PLAIN = re.compile(r"[A-Za-z_][\w.]*")  # a field that Solr's functions can name
-_FACTOR = 2.2  # k1 + 1, which our BM25 has as a factor and Solr's has not
+_FACTOR = 2.2  # k1 + 1, a factor of our BM25 but not of Solr's
 
 
 def layout_of(fields: Fields, documents: Iterable[Document]) -> FieldLayout:
-    """What an index needs to know of the fields: their kinds, and what its documents say of the numbers."""
+    """Return what an index needs to know of the fields: their types, and facts about the numbers in the documents."""
     columns: dict[str, list[float]] = {each.name: [] for each in fields.numbers}
     for document in documents:
         for name, own in columns.items():
@@ -51,7 +51,7 @@ def layout_of(fields: Fields, documents: Iterable[Document]) -> FieldLayout:
 
 
 def queries_of(layout: FieldLayout) -> list[FieldQuery]:
-    """Every feature that an engine computes of these fields."""
+    """Return every feature of these fields that an engine can compute."""
     weights = {each.name: float(each.weight) for each in layout.fields.specs if each.has_words}
     found = []
     for name in weights:
@@ -71,7 +71,7 @@ def queries_of(layout: FieldLayout) -> list[FieldQuery]:
 
 
 class _Asked(NamedTuple):
-    """A query in the parts that every form of it is made of."""
+    """The parts that every form of a query is made of."""
 
     field: str
     boosted: list[Json]
@@ -85,7 +85,7 @@ class _Asked(NamedTuple):
 
 
 def as_query(query: FieldQuery) -> JsonObject:
-    """The query of OpenSearch and Elasticsearch whose score is the feature."""
+    """Return the OpenSearch or Elasticsearch query whose score is the feature."""
     field, boosted = _Asked.of(query)
     if query.how == "sum" and len(query.fields) == 1:
         return {"match": {field: KEYWORDS}}
@@ -115,25 +115,25 @@ _KIND = {"sum": "most", "best": "best"}
 
 
 def _whether(query: JsonObject) -> JsonObject:
-    """1 for the documents that a query finds."""
+    """Return a query that scores matching documents 1."""
     return {"constant_score": {"filter": query}}
 
 
 def for_plugin(queries: Sequence[FieldQuery]) -> Json:
-    """A feature set of the Learning to Rank plugins."""
+    """Return a feature set for the Learning to Rank plugins."""
     how: JsonObject = {"params": ["keywords"], "template_language": "mustache"}
     listed: list[Json] = [{"name": each.name, **how, "template": as_query(each)} for each in queries]
     return {"featureset": {"features": listed}}
 
 
 def for_native(queries: Sequence[FieldQuery]) -> Json:
-    """The feature extractors of Elasticsearch's own learning_to_rank."""
+    """Return the feature extractors for Elasticsearch's own learning_to_rank."""
     listed: list[Json] = [{"query_extractor": {"feature_name": each.name, "query": as_query(each)}} for each in queries]
     return {"learning_to_rank": {"feature_extractors": listed}}
 
 
 def for_solr(queries: Sequence[FieldQuery]) -> Json:
-    """The features of Solr's module ltr; what Solr has no query for is left out, and what no parameter can name."""
+    """Return the features for Solr's LTR module, without those that no Solr query or parameter can express."""
     kind = "org.apache.solr.ltr.feature.SolrFeature"
     found: list[Json] = []
     for each in queries:
@@ -161,7 +161,7 @@ def _solr(query: FieldQuery) -> JsonObject | None:
 
 
 def for_vespa(queries: Sequence[FieldQuery]) -> Json:
-    """Rank expressions by feature; what a profile does not know by a simple one is left out."""
+    """Return rank expressions by feature, without those that no simple expression gives."""
     found: dict[str, Json] = {}
     for each in queries:
         field, own = next(iter(each.fields)), [f"{weight:g} * bm25({name})" for name, weight in each.fields.items()]
@@ -183,7 +183,7 @@ def for_vespa(queries: Sequence[FieldQuery]) -> Json:
 
 
 def in_lucene(layout: FieldLayout, tokeniser: Tokeniser) -> JsonObject:
-    """Settings and mappings of an index of OpenSearch or Elasticsearch."""
+    """Return settings and mappings for an index of OpenSearch or Elasticsearch."""
     filters: dict[str, Json] = {}
     if tokeniser.stop_words:
         filters["querywise_stops"] = {"type": "stop", "stopwords": [*sorted(STOP_WORDS)]}
@@ -202,7 +202,7 @@ def in_lucene(layout: FieldLayout, tokeniser: Tokeniser) -> JsonObject:
 
 
 def in_solr(layout: FieldLayout, tokeniser: Tokeniser) -> JsonObject:
-    """What is sent to Solr's `schema`, and the file of stop words to put beside it."""
+    """Return what to send to Solr's `schema`, and the stop word file to put beside it."""
     filters: list[Json] = [{"class": "solr.LowerCaseFilterFactory"}]
     if tokeniser.stop_words:
         filters.append({"class": "solr.StopFilterFactory", "words": f"{_WORDS}_stops.txt"})
@@ -230,12 +230,12 @@ def in_solr(layout: FieldLayout, tokeniser: Tokeniser) -> JsonObject:
 
 
 def _numbers(layout: FieldLayout, number: str, boolean: str, date: str) -> Mapping[str, str]:
-    """The engine's kind of every field with a number; dates that are whole years are numbers."""
+    """Return the engine's type of every numeric field; dates that are whole years are numbers."""
     kinds = {"number": number, "boolean": boolean}
     days = {each.name for each in layout.fields.numbers if each.kind == "date" and each.name in layout.unfit}
     return {each.name: date if each.name in days else kinds.get(each.kind, number) for each in layout.fields.numbers}
 
 
 def is_close(one: float, other: float) -> bool:
-    """Whether an engine's value is ours, up to one in a hundred: engines keep long lengths roughly."""
+    """Whether an engine's value equals ours within one percent: engines store long lengths imprecisely."""
     return math.isclose(one, other, rel_tol=0.01, abs_tol=1e-6)

@@ -92,8 +92,8 @@ ELASTICSEARCH = Target(
 )
 
 
-_NAME_BYTES = 63  # of a name in PostgreSQL: it cuts longer ones short
-# What a list's score becomes; windows without a frame are over the whole list.
+_NAME_BYTES = 63  # most bytes of a name in PostgreSQL, which truncates longer ones
+# The normalized score of a list; windows without a frame cover the whole list.
 _MEAN = "avg(score) OVER ()"
 _NORMALISED = {
     "opensearch-min-max": (
@@ -110,9 +110,10 @@ _NORMALISED = {
 
 
 def sql_form(runs: Mapping[str, bool], normalise: str, depth: int) -> str:
-    """The query; runs: whether each is by vectors. Parameters are named as in psycopg: text, vector, weight_RUN.
+    """Return the query, where `runs` tells whether each is by vectors; parameters are in psycopg style.
 
-    Names are quoted, so that capital letters count and words of SQL are names too.
+    They are text, vector and weight_RUN. Names are quoted, so that capital letters count and SQL keywords are names
+    too.
     """
     for run in runs:
         if len(_list_of(run).encode()) - 2 > _NAME_BYTES:
@@ -133,12 +134,12 @@ def sql_form(runs: Mapping[str, bool], normalise: str, depth: int) -> str:
 
 
 def _list_of(run: str) -> str:
-    """The name of a run's list, which no run has: runs are words."""
+    """Return the name of a run's list, which cannot be the name of a run: runs are words."""
     return f'"{run} list"'
 
 
 def _by_words(depth: int) -> str:
-    # The alias is one that no column of the user's is likely to have.
+    # The alias is one that no column of the user is likely to have.
     return f"""\
     SELECT id, ts_rank_cd({UNFINISHED}_tsvector, asked_words)::double precision AS score
     FROM {UNFINISHED}_table, websearch_to_tsquery('english', %(text)s) AS asked_words

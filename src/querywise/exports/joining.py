@@ -9,14 +9,14 @@ from importlib.resources import files as resources
 from typing import NamedTuple
 
 _PARTS = "querywise.exports.scripts"  # the package of the parts; a joined file does not import from it
-_RUNTIME = "querywise.runtime"  # the package of what sends requests, in the library and in scripts
+_RUNTIME = "querywise.runtime"  # the package of the HTTP client, used by the library and by scripts
 
 
 def scripts_of(engine: str, *, routed: bool) -> dict[str, str]:
-    """The texts of an engine's scripts by name: each is there where `scripts/` has the engine's part of it.
+    """Return the texts of an engine's scripts by name, for every script with an engine part in `scripts/`.
 
-    check_parity.py: what sends requests, the shared part, the engine's, which uses it. upload.py: uses the check beside
-    it. router.py, where queries are routed: first the engine's part, which users edit, then the shared part.
+    check_parity.py: the HTTP client, the shared part, then the engine's part, which uses it. upload.py uses the check
+    beside it. router.py, if queries are routed: first the engine's part, which users edit, then the shared part.
     """
     found: dict[str, str] = {}
     if _exists(f"check_{engine}.py"):
@@ -32,7 +32,7 @@ def scripts_of(engine: str, *, routed: bool) -> dict[str, str]:
 
 
 def request_script() -> str:
-    """The text of router.py for weights of runs, the same for every engine."""
+    """Return the text of router.py for weights of runs, the same for every engine."""
     part = _read("route_weights.py")
     return _joined(part.docstring, part)
 
@@ -48,9 +48,9 @@ class _Part(NamedTuple):
 
 
 def _read(name: str, package: str = _PARTS, *, beside_check: bool = False) -> _Part:
-    """A part's docstring, its imports from other packages, and the code below, without blank lines around them.
+    """Return a part's docstring, its imports from other packages, and its code without surrounding blank lines.
 
-    beside_check: whether the part imports what it takes of the check from the check_parity.py beside it.
+    `beside_check` tells whether the part imports from the check_parity.py beside it.
     """
     text = resources(package).joinpath(name).read_text(encoding="utf-8")
     lines, nodes = text.splitlines(), ast.parse(text).body
@@ -74,19 +74,19 @@ def _last_line(node: ast.stmt) -> int:
 
 
 def _docstring(shared: _Part, own: _Part) -> str:
-    """The engine's docstring in place of the first line of the shared one."""
+    """Return the shared docstring with its first line replaced by the engine's docstring."""
     return f"{own.docstring}\n{shared.docstring.partition(chr(10))[2]}"
 
 
 def _joined(docstring: str, *parts: _Part) -> str:
-    """Parts as one file. Each may use names of those before it."""
+    """Join parts to one file. Each may use names of those before it."""
     imports = _import_lines([node for part in parts for node in part.imports])
     code = "\n\n\n".join(part.code for part in parts)
     return f'"""{docstring}\n"""\n\n{imports}\n\n{code}\n'
 
 
 def _import_lines(nodes: Iterable[ast.Import | ast.ImportFrom]) -> str:
-    """Imports, each once and sorted: the future, the standard library, other packages."""
+    """Return the import lines, unique and sorted: the future, the standard library, other packages."""
     modules: set[str] = set()
     names: dict[str, set[str]] = {}
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What an export says of itself: its manifest, export.json, and its README. Format 1, which had two, is read too."""
+"""The descriptions in an export: its manifest, export.json, and its README. Format 1, which had two, is read too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ModelEntry(TypedDict):
 
 
 class FeatureEntry(TypedDict):
-    """The features in the manifest: their names in training and in the engine, and what else the engine computes."""
+    """The features in the manifest: their names in training and in the engine, and others that the engine computes."""
 
     names: list[str]
     in_engine: list[str]
@@ -45,7 +45,7 @@ class RoutingEntry(TypedDict):
 
 
 class RequestEntry(TypedDict):
-    """The request in the manifest: its file, how scores are normalised, and the weights of runs for all queries."""
+    """The request in the manifest: its file, the normalization of scores, and the weights of runs for all queries."""
 
     file: str
     normalise: str
@@ -53,7 +53,7 @@ class RequestEntry(TypedDict):
 
 
 class AdapterEntry(TypedDict):
-    """The adapter of query vectors in the manifest: its tables, and the script that moves vectors by them."""
+    """The adapter of query vectors in the manifest: its tables, and the script that applies them."""
 
     tables: str
     script: str
@@ -62,7 +62,7 @@ class AdapterEntry(TypedDict):
 class ExportManifest(TypedDict):
     """The content of export.json: features and models, the global one first, or a request with weights of runs.
 
-    adapter: what moves a query's vector before it is put into the request, where the model has one.
+    `adapter` adapts a query's vector before it is put into the request, if the model has one.
     """
 
     engine: str
@@ -75,7 +75,7 @@ class ExportManifest(TypedDict):
 
 
 def read_raw_manifest(folder: Path) -> JsonObject:
-    """The manifest of an export of any format that this version reads, as it stands there."""
+    """Read the unchanged manifest of an export, in any supported format."""
     recover_folder(folder)
     path = folder / MANIFEST
     found = parse_json(read_stored_text(path), path)
@@ -90,7 +90,7 @@ def read_raw_manifest(folder: Path) -> JsonObject:
 
 
 def read_manifest(folder: Path) -> ExportManifest:
-    """The manifest of an export in today's layout; refused where an entry is missing or of another type."""
+    """Read the manifest of an export in the current format; raise DataError if an entry is missing or invalid."""
     found = {**dict.fromkeys(ExportManifest.__annotations__), **read_raw_manifest(folder)}
     if found["format_version"] == 1:
         found = _from_format_1(found)
@@ -104,7 +104,7 @@ def read_manifest(folder: Path) -> ExportManifest:
 
 
 def _from_format_1(found: JsonObject) -> JsonObject:
-    """A manifest of format 1, of models or of weights of runs, in today's layout."""
+    """Convert a manifest of format 1, of models or of weights of runs, to the current format."""
     features = found.get("features")
     if isinstance(features, dict):
         return {**found, "features": {"others": [], **features}, "request": None}
@@ -116,7 +116,7 @@ def _from_format_1(found: JsonObject) -> JsonObject:
 def models_readme(
     title: str, kind: StoredModels, done: Written, found: Exported, name: str, policy: str, scripts: Collection[str]
 ) -> str:
-    """The README of an export of models; policy: for missing values; scripts: their names."""
+    """Return the README of an export of models; `policy` is for missing values, `scripts` are names."""
     differs = " In querywise it is the mean of training, so such a document is scored otherwise there."
     parts = [
         f"# {name} for {title}\n",
@@ -183,7 +183,7 @@ that the engine computes with those of training (`--help` says what it touches).
 
 
 def exactness_sentence(found: Exactness | None) -> str:
-    """How the engine's arithmetic ranks the data, as a sentence for users."""
+    """Describe in a sentence how the engine's arithmetic ranks the data."""
     if found is None:
         return "No data was given with the export, so its documents are made up."
     where = f"On {found.documents} scores of the data given, under {found.models} of the models"
@@ -208,9 +208,9 @@ are compared with them by cosine: the field needs that (in OpenSearch `cosinesim
 
 
 def weights_readme(title: str, done: Written, request: str, about: str, *, adapted: bool = False) -> str:
-    """The README of an export of weights of runs.
+    """Return the README of an export of weights of runs.
 
-    request: its file. about: what the weights mean there. adapted: whether the vectors of queries are moved.
+    `request` is its file, `about` explains the weights there, and `adapted` tells whether query vectors are adapted.
     """
     rows = "\n".join(f"| {run} | {weight!r} |" for run, weight in done.weights.items())
     depends = (

@@ -1,9 +1,9 @@
-"""The models of a fitted ranker that an engine can run, each with a name, and which of their features it can compute.
+"""The models of a fitted ranker that an engine can run, with names, and which of their features it can compute.
 
 Features of a text collection are those that `querywise features` writes. An engine's text query is BM25, so it computes
 `H1.bm25`, of a field that holds title and body; lengths and the user's own columns are numbers that a field can hold.
 It has none of the other 24 rankers, and a model that sees one document at a time has neither a similarity of vectors
-nor a place in a list.
+nor a rank in a list.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 class NamedModel:
     """One model for the engine.
 
-    number: the number of the model in routing, −1 for the global model. what: which queries it answers, in words. own:
-    the fitted ranker's scores of a table of features by this model, which the engine's scores are compared with.
+    Attributes:
+        number: The number of the model in routing, −1 for the global model.
+        what: The queries it scores, in words.
+        own: The fitted ranker's scores of a table of features by this model, to compare the engine's scores with.
+
     """
 
     name: str
@@ -48,8 +51,11 @@ class NamedModel:
 class Exported:
     """The names of a ranker's features, and its models, the global one first.
 
-    trained_on_arrival: whether a model is trained for every query when it arrives; then only the global one is here.
-    numbers: the features that are a number of the document, whatever the query, as far as the data shows it.
+    Attributes:
+        trained_on_arrival: Whether a model is trained for every query when it arrives; then only the global one is
+            here.
+        numbers: Features that are a number of the document, whatever the query, as far as the data shows it.
+
     """
 
     features: tuple[str, ...]
@@ -64,7 +70,7 @@ class Exported:
 
 
 def exported(ranker: Ranker, name: str) -> Exported:
-    """The models of a fitted ranker under names that begin with this one."""
+    """Return the models of a fitted ranker, with names that begin with `name`."""
     if not _NAME.fullmatch(name):
         raise DataError(f"{name!r}: engines take names of small letters, digits, - and _ that begin with a letter.")
     answer = answer_to_nobody(ranker)
@@ -80,12 +86,12 @@ def exported(ranker: Ranker, name: str) -> Exported:
 
 
 def exported_names(ranker: Ranker) -> tuple[str, ...]:
-    """The names of a fitted ranker's features in an engine; f1, f2, … where it was trained without names."""
+    """Return the names of a fitted ranker's features in an engine; f1, f2, … if it was trained without names."""
     return ranker.feature_names_ or tuple(f"f{column + 1}" for column in range(ranker.feature_count_))
 
 
 def answer_to_nobody(ranker: Ranker) -> Answer:
-    """A fitted ranker's answer to no queries: what it says of itself that does not depend on the query."""
+    """Return a fitted ranker's answer to no queries: its facts that do not depend on the query."""
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
@@ -107,7 +113,7 @@ def _one(model: Model, name: str, what: str, number: int = -1) -> NamedModel:
 
 
 def runnable(model: Model) -> Runnable:
-    """A fitted model as weights or trees; DataError with the reason where an engine cannot run it."""
+    """Return a fitted model as weights or trees; raise DataError with the reason if an engine cannot run it."""
     form = model.form()
     if isinstance(form, Refusal):
         raise DataError(form.reason)
@@ -115,21 +121,21 @@ def runnable(model: Model) -> Runnable:
 
 
 def largest_number(form: Runnable) -> float:
-    """The largest absolute value of a weight, or of a threshold or leaf."""
+    """Return the largest absolute value of a weight, or of a threshold or leaf."""
     if isinstance(form, Linear):
         return float(np.abs(form.weights).max(initial=0.0))
     numbers = (node.threshold if isinstance(node, Split) else node.value for node in nodes(form))
     return max(map(abs, numbers), default=0.0)
 
 
-BM25_FACTOR = 2.2  # k1 + 1, which BM25 here has as a factor and Lucene's has not
+BM25_FACTOR = 2.2  # k1 + 1, a factor of our BM25 but not of Lucene's
 BM25_FIELD = "title_and_body"
 _OF_LISTS = ("similarity", "found_by")
 _PARTS = {*OF_FIELD, *OF_ALL, *OF_NUMBER}
 
 
 class Source(Enum):
-    """How an engine computes a feature. WORDS: by a query, as for any feature that is known by its name alone."""
+    """How an engine computes a feature. WORDS: by a query, as for any feature known only by its name."""
 
     WORDS = "a query of the text"
     BM25 = "BM25 of title and body"
@@ -138,7 +144,7 @@ class Source(Enum):
 
 
 def sources(exported: Exported) -> list[tuple[str, Source]]:
-    """Every feature, and how an engine computes it; those of no text collection are WORDS unless numbers."""
+    """Return every feature, and how an engine computes it; without a text collection WORDS, unless it is a number."""
     if set(NAMES) <= set(exported.features):
         fielded = f"{ALL}.hit" in exported.features
         return [(name, _source(name, fielded=fielded)) for name in exported.features]
@@ -146,9 +152,9 @@ def sources(exported: Exported) -> list[tuple[str, Source]]:
 
 
 def numbers_in(candidates: Candidates, features: tuple[str, ...]) -> frozenset[str]:
-    """The features that are a number of the document: the same in every query, and different between documents.
+    """Return features that are a number of the document: the same in every query, different between documents.
 
-    Documents that several queries have show it; without them, and without document ids, nothing is known.
+    This takes documents shared by several queries; without them, or without document ids, nothing is known.
     """
     if candidates.document_ids is None:
         return frozenset()
@@ -162,7 +168,7 @@ def numbers_in(candidates: Candidates, features: tuple[str, ...]) -> frozenset[s
 
 
 def _source(feature: str, *, fielded: bool) -> Source:
-    """How an engine computes a feature. fielded: whether documents have fields, whose features are FIELD.PART."""
+    """Return how an engine computes a feature; `fielded` documents have features named FIELD.PART."""
     if feature == BM25:
         return Source.BM25
     if fielded and "." in feature and feature.rpartition(".")[2] in _PARTS:
@@ -172,9 +178,9 @@ def _source(feature: str, *, fielded: bool) -> Source:
 
 
 def check_text_features(exported: Exported, engine: str, *, by_documents: bool) -> None:
-    """Refuse a model that uses features which the engine does not compute, with the list of them.
+    """Raise DataError if a model uses features that the engine cannot compute, listing them.
 
-    by_documents: whether queries are routed by their documents, which looks at every feature.
+    `by_documents` tells whether queries are routed by their documents, which uses every feature.
     """
     pairs = sources(exported)
     used = np.ones(len(pairs), np.bool_) if by_documents else _used(exported)
@@ -190,7 +196,7 @@ def check_text_features(exported: Exported, engine: str, *, by_documents: bool) 
 
 
 def _used(exported: Exported) -> Bools:
-    """Which features have a weight, or a split, in any of the models."""
+    """Return which features have a weight, or a split, in any of the models."""
     used = np.zeros(len(exported.features), np.bool_)
     for form in (model.form for model in exported.models):
         if isinstance(form, Linear):

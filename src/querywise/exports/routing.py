@@ -1,4 +1,4 @@
-"""Routing: which exported model answers a query, or which weights of runs it has, and the requests that takes."""
+"""Routing: which exported model scores a query, or which weights of runs it has, and the requests that this takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Document: TypeAlias = Mapping[str, float] | Sequence[float] | Floats
 
 
 def routing_of(answer: Answer) -> Routing | None:
-    """The routing of a fitted ranker; None where one model answers all queries."""
+    """Return the routing of a fitted ranker; None if one model scores all queries."""
     if not answer.varies or answer.place is None:
         return None
     by = answer.place.by()
@@ -38,9 +38,9 @@ def routing_of(answer: Answer) -> Routing | None:
 
 
 def route(ranker: Ranker, candidates: Candidates) -> Ints:
-    """The number of the stored model that answers each query; −1 is the global model.
+    """Return the number of the stored model that scores each query; −1 is the global model.
 
-    Where the ranker's view uses only the query's text or columns, the queries need no documents.
+    If the ranker's view uses only the query's text or columns, the queries need no documents.
     """
     answer = ranker.answer(candidates)
     if not answer.varies or answer.local.stored is None or answer.local.scale != "raw":
@@ -51,13 +51,18 @@ def route(ranker: Ranker, candidates: Candidates) -> Ints:
 
 
 class QueryFacts(TypedDict, total=False):
-    """What may be known of a query beside its text.
+    """Facts about a query beside its text.
 
-    query_class: its class. vector: its vector, from an embedding model. columns: numbers by name. documents: the
-    features of the engine's first answers to it, as numbers in the order of training or by their names in the engine; a
-    feature that is left out is 0, one that the export does not know is refused. Only models routed by documents use
-    them. runs: the runs' scores, by run and document, where weights of runs depend on them; without them such a query
-    has the weights for all.
+    Attributes:
+        query_class: Its class.
+        vector: Its vector, from an embedding model.
+        columns: Numbers by name.
+        documents: The features of the engine's first results for it, as numbers in the order of training or by their
+            names in the engine; a missing feature is 0, an unknown one raises an error. Only models routed by documents
+            use them.
+        runs: The runs' scores, by run and document, if weights of runs depend on them; without them such a query has
+            the weights for all.
+
     """
 
     query_class: str | None
@@ -68,20 +73,20 @@ class QueryFacts(TypedDict, total=False):
 
 
 class Router:
-    """The client's side of an export: the model that answers a query, or its weights of runs and the request with them.
+    """The client side of an export: the model that scores a query, or its weights of runs and the request with them.
 
     Args:
         folder: an export of a ranker with several models, or of weights of runs.
 
-    `model`, `weights` and `request` take what is known of a query:
+    `model`, `weights` and `request` take facts about a query:
 
     text: its text.
-    facts: by keyword, `query_class`, `vector`, `columns`, `documents` and `runs` (see QueryFacts); each, as the text,
-    may be left out where routing does not depend on it.
+    facts: by keyword, `query_class`, `vector`, `columns`, `documents` and `runs` (see QueryFacts); each of them, like
+    the text, may be left out if routing does not depend on it.
 
     Raises:
-        DataError: An export of one model, a folder that is no export, a query without what routing needs, and what the
-            export does not have: models, or a request.
+        DataError: An export of one model, a folder that is not an export, a query without a fact that routing needs, or
+            a request for something the export lacks: models, or a request.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -114,11 +119,11 @@ class Router:
 
     @property
     def requests(self) -> int:
-        """How many requests to the engine a query takes."""
+        """The number of requests to the engine that a query takes."""
         return Routing(self._by).requests
 
     def model(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> str:
-        """The name of the model that answers a query, by its `text` and other `facts`."""
+        """Return the name of the model that scores a query, from its `text` and other `facts`."""
         if self._request is not None:
             raise DataError("This export has weights of runs, and no models: ask for `weights`, or the `request`.")
         number = int(self._answer(text, facts).chosen()[0])
@@ -127,9 +132,9 @@ class Router:
         return self._names[number]
 
     def weights(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> dict[str, float]:
-        """The weights of a query, by its `text` and other `facts`: of every run, or of every feature in its model.
+        """Return a query's weights, from its `text` and other `facts`: of every run, or of its model's features.
 
-        Runs have their names, features those in the engine. Weights of runs add up to 1.
+        Runs have their names, features those in the engine. Weights of runs sum to 1.
         """
         if self._request is not None:
             return weights_of_query(self.ranker, _query(text, facts), _scores(facts.get("runs")))
@@ -139,9 +144,9 @@ class Router:
         return dict(zip(self._features["in_engine"], form.weights.tolist(), strict=True))
 
     def request(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> Json:
-        """The request with the weights of runs in it, by `text` and `facts`; of SQL {"sql": …, "parameters": …}.
+        """Return the request with its weights of runs, from `text` and `facts`; for SQL {"sql": …, "parameters": …}.
 
-        The vector in it is the query's own, moved by the model's adapter where it has one.
+        Its vector is the query's own, adapted if the model has an adapter.
         """
         if self._request is None:
             raise DataError("This export has models, and no weights of runs: its router.py makes the requests.")
@@ -152,7 +157,7 @@ class Router:
         return request_for(self._request, text, vector, self.weights(text, **facts))
 
     def about_class(self, query_class: str) -> str | None:
-        """A sentence on why routing ignores a query's class; None where it uses it."""
+        """Explain in a sentence why routing ignores a query's class; None if it uses it."""
         if "class" not in self._by:
             return (
                 f"The class {query_class!r} is not gone by: this model goes by the query's "
@@ -173,7 +178,7 @@ class Router:
         )
 
     def _check_given(self, text: str | None, facts: QueryFacts) -> None:
-        """Refuse a query without something that routing depends on; one of a known class needs nothing else."""
+        """Raise DataError if a query lacks something that routing depends on; a known class is sufficient."""
         by, query_class = self._by, facts.get("query_class")
         given = {"text": text, **{name: facts.get(name) for name in ("vector", "columns", "documents")}}
         lacking = [each for each in by if each != "class" and given[each] is None]
@@ -196,7 +201,7 @@ class Router:
         return rows
 
     def _known(self, document: Mapping[str, float]) -> dict[str, float]:
-        """A document's features; refused where one is not of this export, or none is the model's."""
+        """Return a document's features; raise DataError if one is unknown, or none is the model's."""
         names, others = self._features["in_engine"], self._features["others"]
         unknown = next((name for name in document if name not in names and name not in others), None)
         if unknown is not None or not any(name in document for name in names):
@@ -215,7 +220,7 @@ class HybridRouter(Router):
         folder: an export of weights of runs, as `querywise export` and `export_model` write it.
 
     Raises:
-        DataError: What Router refuses.
+        DataError: In the same cases as Router.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -242,7 +247,7 @@ _HOW_TO_GIVE = {
 
 
 def _query(text: str | None, facts: QueryFacts) -> QueryTable:
-    """A table of the one query."""
+    """Return a table of the one query."""
     known = QueryFacts.__annotations__
     unknown = next((name for name in facts if name not in known), None)
     if unknown is not None:
@@ -260,7 +265,7 @@ def _query(text: str | None, facts: QueryFacts) -> QueryTable:
 
 
 def _as_row(document: Sequence[float] | Floats, width: int) -> Floats:
-    """A document's features in the order of training."""
+    """Return a document's features in the order of training."""
     try:
         found = np.asarray(document, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -273,7 +278,7 @@ def _as_row(document: Sequence[float] | Floats, width: int) -> Floats:
 
 
 def _one_vector(values: Sequence[float] | None) -> Floats | None:
-    """The vector of one query as a table; anything but a list of finite numbers is an error."""
+    """Return the vector of one query as a table; raise DataError unless it is a list of finite numbers."""
     if values is None:
         return None
     try:
@@ -293,7 +298,7 @@ def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:
 
 
 def _scores(runs: Lists | None) -> dict[str, dict[str, float]]:
-    """The scores of runs; anything but finite numbers by run and document is an error."""
+    """Return the scores of runs; raise DataError unless they are finite numbers by run and document."""
     try:
         lists = {} if runs is None else runs
         found = {str(run): {str(each): float(score) for each, score in own.items()} for run, own in lists.items()}
@@ -308,7 +313,7 @@ def _scores(runs: Lists | None) -> dict[str, dict[str, float]]:
 
 
 def request_for(path: Path, text: str | None, vector: Sequence[float] | None, weights: Mapping[str, float]) -> Json:
-    """The form in a file with what a query brings; of SQL {"sql": …, "parameters": …}."""
+    """Fill the form in a file with a query's values; for SQL return {"sql": …, "parameters": …}."""
     form, numbers = read_stored_text(path), None if vector is None else [float(each) for each in vector]
     if path.suffix == ".sql":
         given: dict[str, Json] = {"text": text, "vector": None if numbers is None else json.dumps(numbers)}
@@ -325,7 +330,7 @@ def request_for(path: Path, text: str | None, vector: Sequence[float] | None, we
 
 
 def filled(form: Json, values: Mapping[str, Json]) -> Json:
-    """A form with its placeholders replaced: each is a whole text."""
+    """Return a form with its placeholders replaced: each is a whole string."""
     if isinstance(form, dict):
         return {name: filled(each, values) for name, each in form.items()}
     if isinstance(form, list):

@@ -1,7 +1,7 @@
 """Solr with its LTR module: a feature store, and a LinearModel or MultipleAdditiveTreesModel per model.
 
-The module keeps features, weights, thresholds and sums in 32 bits. A split sends a value up to the threshold left, but
-adds 1e-6 to every threshold it reads. The thresholds are written so that the sum is right.
+The module stores features, weights, thresholds and sums in 32 bits. A split sends a value up to the threshold left, but
+Solr adds 1e-6 to every threshold it reads. Thresholds are written so that the sum is right.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SLACK = np.float32(1e-6)
 
 
 def write(exported: Exported, name: str, features: Json) -> Files:
-    """The feature store and a file per model."""
+    """Return the feature store and a file per model."""
     comma = next((feature for feature in exported.features if "," in feature), None)
     if comma is not None:
         raise DataError(
@@ -41,7 +41,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 
 def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> JsonObject:
-    """The JSON that is uploaded to the model store."""
+    """Return the JSON to upload to the model store."""
     if isinstance(model.form, Linear):
         kind: str = "LinearModel"
         params: JsonObject = {"weights": dict(zip(features, model.form.weights.tolist(), strict=True))}
@@ -69,7 +69,7 @@ def _node(node: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
 
 
 def written_threshold(threshold: float) -> float:
-    """The 32-bit number to write, so that after Solr adds 1e-6 it is the largest 32-bit number up to the threshold.
+    """Return the 32-bit number that becomes the largest 32-bit number up to the threshold once Solr adds 1e-6.
 
     For small thresholds no number has exactly that sum; then the sum is the nearest one below.
     """
@@ -90,7 +90,7 @@ def _template(exported: Exported) -> list[JsonObject]:
 
 
 def _computed(feature: str, source: Source) -> JsonObject:
-    """How a feature is computed, with what the user fills in.
+    """Return how a feature is computed, with placeholders for the user.
 
     The parser `simple` without operators takes any words, one by one; `field` would look for them as a phrase.
     """
@@ -107,7 +107,7 @@ def _computed(feature: str, source: Source) -> JsonObject:
 
 
 def _as_field(feature: str) -> str:
-    """A feature's name without the characters that end Solr's local parameters: spaces, quotes, braces."""
+    """Return a feature's name without the characters that end Solr's local parameters: spaces, quotes, braces."""
     return re.sub(r"[^\w.-]", "_", feature)
 
 

@@ -1,7 +1,7 @@
-"""What a target of exports is, what is written for it, and what targets share: checks, and forms of requests.
+"""Export targets: what is written for each, and what they share, such as checks and request forms.
 
-A form is JSON in which `$text`, `$vector` and `$weight:RUN` stand for what a query brings, or SQL with parameters. What
-only the user knows, as the names of fields, is marked EDIT_ME.
+A form is JSON in which `$text`, `$vector` and `$weight:RUN` stand for a query's values, or SQL with parameters. What
+only the user knows, such as field names, is marked EDIT_ME.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from querywise.retrieval.boosts import Boosts
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.values import Json, JsonObject, Settings
 
-UNFINISHED = "EDIT_ME"  # a placeholder, for the user to say how the engine computes a feature
+UNFINISHED = "EDIT_ME"  # a placeholder, for the user to define how the engine computes a feature
 
 
 @dataclass(frozen=True)
 class Files:
-    """What is written for an engine.
+    """The files written for an engine.
 
-    texts: the files' contents by their paths in the export. in_engine: the features' names in the engine. places: the
-    path of each model's file by the model's name. computed: the names of all features that the user's definitions have.
+    Attributes:
+        texts: The files' contents by their paths in the export.
+        in_engine: The features' names in the engine.
+        places: The path of each model's file by the model's name.
+        computed: The names of all features in the user's definitions.
+
     """
 
     texts: Mapping[str, str]
@@ -40,14 +44,19 @@ class Files:
 
 @dataclass(frozen=True)
 class StoredModels:
-    """How an engine runs models that are uploaded to it: its arithmetic, and what is written for it.
+    """How an engine runs models that are uploaded to it: its arithmetic, and the files it needs.
 
-    write: makes the files, from the models, the name of the export, and the user's features or None for a template.
-    steps: makes the part of the export's README on uploading and querying. scripts: the NAME of the engine's parts of
-    scripts, check_NAME.py, upload_NAME.py and route_NAME.py in `scripts/`, which may lack any of them. check: the
-    options check_parity.py needs. takes_weights: whether a request can carry a model's weights, so that the model need
-    not be stored in the engine. no_sums: why the engine cannot run weighted sums, and what to do instead; None where it
-    can. least: the least value that a feature has in the engine.
+    Attributes:
+        write: Returns the files, from the models, the name of the export, and the user's features or None for a
+            template.
+        steps: Returns the part of the export's README on uploading and querying.
+        scripts: The NAME of the engine's parts of scripts, check_NAME.py, upload_NAME.py and route_NAME.py in
+            `scripts/`, any of which may be absent.
+        check: The options that check_parity.py needs.
+        takes_weights: Whether a request can carry a model's weights, so that the engine need not store the model.
+        no_sums: Why the engine cannot run weighted sums, and what to do instead; None if it can.
+        least: The smallest value that a feature can have in the engine.
+
     """
 
     arithmetic: Arithmetic
@@ -62,12 +71,17 @@ class StoredModels:
 
 @dataclass(frozen=True)
 class Request:
-    """An engine's request that fuses runs, with their weights in it.
+    """An engine's request that fuses runs and contains their weights.
 
-    form: what the engine fuses runs with. normalisations: its name of each of ours that it has, which are those of
-    `data/normalisation.py` (ENGINE_NORMALISATIONS). write: makes the files, that of the request first, from the runs'
-    common weights, the engine's name of the normalisation and the name of the export. meaning: what the weights mean
-    there, for the README. most: how many runs it takes.
+    Attributes:
+        form: The engine feature that fuses runs.
+        normalisations: The engine's names of those of our normalizations (ENGINE_NORMALISATIONS in
+            `data/normalisation.py`) that it supports.
+        write: Returns the files, that of the request first, from the runs' common weights, the engine's name of the
+            normalization and the name of the export.
+        meaning: What the weights mean there, for the README.
+        most: The most runs it takes.
+
     """
 
     form: str
@@ -81,8 +95,12 @@ class Request:
 class FieldLayout:
     """The fields of a collection, for an engine's index.
 
-    exact: those whose texts are also kept whole. medians: of every number, what stands for a missing one. lacking: the
-    numbers that some documents do not have; unfit: those that are below 0 somewhere, or days, which no score is.
+    Attributes:
+        exact: Fields whose texts are also kept whole.
+        medians: For every number, the value that replaces a missing one.
+        lacking: Numbers that some documents lack.
+        unfit: Numbers that are sometimes negative, or days, which scores cannot be.
+
     """
 
     fields: Fields
@@ -96,8 +114,11 @@ class FieldLayout:
 class FieldQuery:
     """A feature of fields that an engine computes by a query.
 
-    how: what is computed, in the words of `field_queries`. fields: of which fields, with their weights. missing: what a
-    number counts where a document lacks it.
+    Attributes:
+        how: The kind of feature, as named in `field_queries`.
+        fields: The fields, with their weights.
+        missing: The value of a number that a document lacks.
+
     """
 
     name: str
@@ -110,9 +131,12 @@ class FieldQuery:
 class ByFields:
     """An engine's search by fields.
 
-    request: by boosts, or nothing where the engine cannot add fields up so; None of a target that only ranks. index:
-    what its index needs to have our words, from the fields and how our text becomes terms; None where that is not
-    known. features: the queries of features as the engine takes them.
+    Attributes:
+        request: Returns the request with boosts, or None if the engine cannot combine fields this way; None for a
+            target that only ranks.
+        index: Returns the index definition with our terms, from the fields and our tokenizer; None if not known.
+        features: Returns the queries of features in the engine's format.
+
     """
 
     request: Callable[[Boosts], JsonObject | None] | None
@@ -122,9 +146,9 @@ class ByFields:
 
 @dataclass(frozen=True)
 class Target:
-    """What a ranker is exported to: a search engine that runs its models, takes its weights of runs, or both.
+    """A target of exports: a search engine that runs a ranker's models, takes its weights of runs, or both.
 
-    fields: how it searches by boosts of fields.
+    `fields` tells how it searches with boosts of fields.
     """
 
     title: str
@@ -135,27 +159,31 @@ class Target:
 
 @dataclass(frozen=True)
 class Routing:
-    """What decides which model answers a query.
+    """What decides which model scores a query.
 
-    by: any of text, vector, columns, class and documents, the last the engine's first answers. These take a request of
-    their own; the others come with the query.
+    `by` lists any of text, vector, columns, class and documents, the last being the engine's first results, which take
+    a request of their own; the others come with the query.
     """
 
     by: tuple[str, ...]
 
     @property
     def requests(self) -> int:
-        """How many requests to the engine a query takes."""
+        """The number of requests to the engine that a query takes."""
         return 2 if "documents" in self.by else 1
 
 
 @dataclass(frozen=True)
 class Written:
-    """What an export holds.
+    """The contents of an export.
 
-    models: their names. routing: what decides which model answers a query, or which weights it has; None where all
-    queries have the same. unfinished: whether something is a template to fill in. exactness: how the engine's
-    arithmetic ranks the data; None where none was given. weights: of runs, for all queries, by run; of models none.
+    Attributes:
+        models: Their names.
+        routing: What decides which model scores a query, or which weights it has; None if all queries have the same.
+        unfinished: Whether something is a template to fill in.
+        exactness: How the engine's arithmetic ranks the data; None without data.
+        weights: Weights of runs for all queries, by run; empty for models.
+
     """
 
     engine: str
@@ -173,9 +201,9 @@ class Written:
 
 @dataclass(frozen=True)
 class Content:
-    """The files of an export by their paths, and the entries of its manifest that are of models or of a request.
+    """The files of an export by path, and the entries of its manifest for models or a request.
 
-    adapter: what moves the vectors of queries before they are put into the request; None where they stay.
+    `adapter` adapts query vectors before they are put into the request; None leaves them unchanged.
     """
 
     done: Written
@@ -187,14 +215,14 @@ class Content:
 
 
 def as_text(content: Json) -> str:
-    """JSON, indented."""
+    """Format as indented JSON."""
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def defined(content: Json, expected: str, inside: tuple[str, str] = ("", "")) -> list[JsonObject]:
-    """The user's features, a list of objects; DataError with what is expected where they are something else.
+    """Return the user's features, a list of objects; raise DataError with the expected format otherwise.
 
-    inside: the names of two objects around the list, of which the outer one or both may be left out.
+    `inside` names two objects around the list, of which the outer one or both may be absent.
     """
     inner = content.get(inside[0], content) if isinstance(content, dict) else content
     found = inner.get(inside[1]) if isinstance(inner, dict) else inner
@@ -205,7 +233,7 @@ def defined(content: Json, expected: str, inside: tuple[str, str] = ("", "")) ->
 
 
 def check_feature_names(wanted: tuple[str, ...], found: Sequence[Json], where: str) -> None:
-    """Refuse the user's features where one of the model's is missing or a name is repeated."""
+    """Raise DataError if the user's features lack one of the model's or repeat a name."""
     names: list[str] = []
     for name in found:
         if not isinstance(name, str) or not name:
@@ -224,20 +252,20 @@ def check_feature_names(wanted: tuple[str, ...], found: Sequence[Json], where: s
 
 DEPTH = 100  # documents of each run
 TEXT, VECTOR = "$text", "$vector"
-_BY_VECTORS = ("vector", "knn", "dense", "embedding")  # what the name of a run by vectors has in it
+_BY_VECTORS = ("vector", "knn", "dense", "embedding")  # parts of names that mark a run by vectors
 
 
 def weight_of(run: str) -> str:
-    """What stands for a run's weight."""
+    """Return the placeholder of a run's weight."""
     return f"$weight:{run}"
 
 
 def by_vectors(run: str) -> bool:
-    """Whether a run is of vectors, by its name: its part of the request then has a vector, and else the text."""
+    """Whether a run is by vectors, from its name: its part of the request then has a vector instead of the text."""
     return any(each in run.lower() for each in _BY_VECTORS)
 
 
 def identifier(run: str) -> str:
-    """A run's name as a word of letters, digits and underscores."""
+    """Return a run's name as a word of letters, digits and underscores."""
     word = re.sub(r"\W", "_", run)
     return f"r_{word}" if word[:1].isdigit() else word

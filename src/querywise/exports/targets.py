@@ -21,7 +21,7 @@ FUSE_RUNS = tuple(name for name, target in TARGETS.items() if target.request is 
 
 
 def find_target(name: str) -> Target:
-    """The target of a name."""
+    """Return the target of that name."""
     if name not in TARGETS:
         raise DataError(
             f"Unknown engine {name!r}. Known: {', '.join(RUN_MODELS)}; for weights of runs {', '.join(FUSE_RUNS)}."

@@ -1,4 +1,4 @@
-"""Adapted query vectors without querywise: an adapter's tables, and a script that needs numpy alone to use them."""
+"""Adapted query vectors without querywise: an adapter's tables, and a script that applies them with numpy alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPT, TABLES = "transform.py", "adapter.npz"
 
 
 def transform_files(adapter: AdaptedVectors) -> dict[str, bytes]:
-    """The files' contents by their names."""
+    """Return the files' contents by their names."""
     content = io.BytesIO()
     np.savez(
         content,

@@ -1,6 +1,6 @@
 """Vespa: a rank profile that takes the weights with the request, or, for forests, a profile per model.
 
-Weights of runs come with the request too: a profile of its own normalises, weighs and adds up their scores.
+Weights of runs come with the request too: another profile normalizes, weights and sums their scores.
 
 Vespa computes in 64 bits. LightGBM sends a value ≤ threshold left; Vespa, importing LightGBM's trees, sends a value
 < threshold left. So thresholds are written as the next larger 64-bit number.
@@ -48,13 +48,13 @@ _OF_VESPA = """
     now onnx onnxModel query queryTermCount randomNormal rankingExpression rawScore reciprocal_rank
     reciprocal_rank_fusion secondPhase tensorFromLabels tensorFromWeightedSet term textSimilarity tokenInputIds value
     xgboost
-"""  # keywords and functions of rank expressions and rank features; a function of the same name would hide them
+"""  # keywords and functions of rank expressions and rank features, which a function of the same name would hide
 _BOTH_KINDS = "Vespa takes either weights or forests, and this ranker has both kinds of models."
 _RESERVED = frozenset(_OF_VESPA.split())
 
 
 def write(exported: Exported, name: str, features: Json) -> Files:
-    """The rank profile, the forests, and a small application to check them in."""
+    """Return the rank profile, the forests, and a small application to check them in."""
     labels = identifiers(exported.features)
     given = _template(exported, labels) if features is None else _checked(exported, features)
     computed = {label: given[feature] for feature, label in zip(exported.features, labels, strict=True)}
@@ -80,14 +80,14 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 
 def _template(exported: Exported, labels: tuple[str, ...]) -> dict[str, str]:
-    """How each feature is computed, with what the user fills in; what Vespa does not compute, no model uses."""
+    """Return how each feature is computed, with placeholders for the user; no model uses those Vespa cannot compute."""
     own = {Source.BM25: f"bm25({UNFINISHED}_{BM25_FIELD})", Source.NONE: "0"}
     pairs = zip(sources(exported), labels, strict=True)
     return {feature: own.get(source, f"attribute({UNFINISHED}_{label})") for (feature, source), label in pairs}
 
 
 def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names made valid for Vespa: letters, digits and underscores, unique, and not reserved.
+    """Return names made valid for Vespa: letters, digits and underscores, unique, and not reserved.
 
     >>> identifiers(("bm25.title", "bm25 title", "7", "bm25"))
     ('bm25_title', 'bm25_title_2', 'f7', 'f_bm25')
@@ -106,12 +106,12 @@ def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def profile_name(name: str) -> str:
-    """The rank profile's name for a model's name."""
+    """Return the rank profile's name for a model's name."""
     return name.replace("-", "_")
 
 
 def literal(weights: dict[str, float]) -> str:
-    """Weights as the literal of a Vespa tensor with one mapped dimension.
+    """Format weights as the literal of a Vespa tensor with one mapped dimension.
 
     >>> literal({"title": 0.5, "clicks": -2.0})
     '{title:0.5,clicks:-2.0}'
@@ -120,7 +120,7 @@ def literal(weights: dict[str, float]) -> str:
 
 
 def decimal(value: float) -> str:
-    """A number without an exponent: schemas take no other, requests take both.
+    """Format a number without an exponent, which schemas do not accept; requests accept both.
 
     >>> decimal(-7.5e-06), decimal(1e22)
     ('-0.0000075', '10000000000000000000000.0')
@@ -278,7 +278,7 @@ The check has an application of its own, `parity-app`: deploy it to a Vespa that
 
 
 def _fusing(weights: Mapping[str, float], technique: str, name: str) -> dict[str, str]:
-    """The request with the weights of runs as inputs, and the rank profile that takes them."""
+    """Return the request with the weights of runs as inputs, and the rank profile that takes them."""
     profile, by_vector = identifier(name), any(map(by_vectors, weights))
     found = [
         f"({{targetHits: {DEPTH}}}nearestNeighbor({UNFINISHED}_vector_field, q))"

@@ -1,4 +1,4 @@
-"""An export as a folder: the files of its models or its request, the model where queries are routed, and a manifest."""
+"""Write an export as a folder: the files of its models or request, the ranker if queries are routed, and a manifest."""
 
 from __future__ import annotations
 
@@ -61,29 +61,28 @@ def export_model(
     as_is: bool = False,
     force: bool = False,
 ) -> Written:
-    """Write a fitted ranker to a folder as an engine reads it.
+    """Write a fitted ranker to a folder in an engine's format.
 
     Args:
         ranker: a fitted ranker whose models are weighted sums or trees: one for all queries, or picked by query; or one
-            that weighs first-stage runs, which is written as a request with the weights in it.
+            that weights first-stage runs, which is written as a request that contains the weights.
         engine: opensearch or elasticsearch, for their Learning to Rank plugins; elasticsearch-native, for
             Elasticsearch's own learning_to_rank; solr or vespa. For weights of runs: opensearch-hybrid,
             elasticsearch-retriever, vespa or postgres; these need no data, features, rows and as_is.
-        folder: where to; new, empty, or an earlier export for the same engine.
-        name: what the feature set and the models are called.
-        data: documents to check the engine's scores with; None generates some.
-        features: how the engine computes each feature, in the engine's own format; None writes a template to fill in.
+        folder: the folder to write: new, empty, or an earlier export for the same engine.
+        name: the name of the feature set and the models.
+        data: documents to check the engine's scores with; None generates documents.
+        features: the definitions of the features in the engine's own format; None writes a template to fill in.
         rows: the number of documents in the check, from 1 up.
-        as_is: export even where the data looks as if its features were normalised within queries, which engines do not
-            do.
-        force: write over an earlier export even where files in it were changed or added since.
+        as_is: export even if the data looks as if its features were normalized within queries, which engines do not do.
+        force: overwrite an earlier export even if files in it were changed or added since.
 
     Returns:
-        Written: the names of the models, what decides between them, and whether features are left to fill in; or the
-        weights of runs.
+        Written: the names of the models, how queries are routed to them, and whether features are left to fill in; or
+            the weights of runs.
 
     Raises:
-        DataError: An unknown engine, a ranker or a size that the engine does not run, and a folder of other files.
+        DataError: An unknown engine, a ranker or a size that the engine cannot run, or a folder of other files.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -122,12 +121,12 @@ def export_model(
 def export_hybrid(
     ranker: Ranker, engine: str, folder: PathLike, *, name: str = "querywise", force: bool = False
 ) -> Written:
-    """An older name of `export_model`, for weights of runs."""
+    """Call `export_model`: an older name of it, for weights of runs."""
     return export_model(ranker, engine, folder, name=name, force=force)
 
 
 def _manifest(content: Content, name: str, ranker: Ranker) -> JsonObject:
-    """What `manifest.Manifest` lists, and what people may want to know of an export."""
+    """Return the content of `manifest.ExportManifest`, and what else users may want to know of an export."""
     done = content.done
     return {
         "format": "querywise export",
@@ -147,7 +146,7 @@ def _manifest(content: Content, name: str, ranker: Ranker) -> JsonObject:
 
 
 def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None:
-    """Refuse a folder that holds anything but an unchanged earlier export for the same engine."""
+    """Raise DataError if a folder holds anything but an unchanged earlier export for the same engine."""
     _FOLDER.check(path)
     if not path.is_dir() or not any(path.iterdir()):
         return
@@ -171,7 +170,7 @@ def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """A checksum of every file that a user may change: all but the manifest and the model folder."""
+    """Return a checksum of every file that a user may change: all but the manifest and the model folder."""
     own = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     places = {path.relative_to(folder).as_posix(): path for path in own}
     return {
@@ -182,12 +181,12 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 
 def read_features(path: Path) -> Json:
-    """How the engine computes the features, from a user's JSON file."""
+    """Read from a user's JSON file how the engine computes the features."""
     return parse_json(read_text(path), path)
 
 
 def weight_content(ranker: Ranker, answer: Answer, engine: str, name: str) -> Content:
-    """What is written for weights of runs; answer: the ranker's to no queries."""
+    """Return the content of an export of weights of runs; `answer` is the ranker's to no queries."""
     target, normalise = TARGETS[engine], str(getattr(ranker, "normalise", ""))
     if target.request is None:
         known = ", ".join(FUSE_RUNS)
@@ -235,7 +234,7 @@ def model_content(
     rows: int,
     as_is: bool,
 ) -> Content:
-    """What is written for the models of a ranker; answer: the ranker's to no queries."""
+    """Return the content of an export of a ranker's models; `answer` is the ranker's to no queries."""
     title, kind = TARGETS[engine].title, TARGETS[engine].models
     assert kind is not None, "other targets take weights of runs"
     found = exported(ranker, name)
@@ -277,7 +276,7 @@ def model_content(
 
 
 def _check_models(found: Exported, ranker: Ranker, engine: str, kind: StoredModels) -> None:
-    """Refuse a ranker that stores no models, unless the engine takes weights with a request and it has weights."""
+    """Raise DataError if a ranker stores no models, unless it has weights that the engine takes with a request."""
     if found.trained_on_arrival and not kind.takes_weights:
         raise DataError(
             f"A {type(ranker).__name__} trains a model for every query as it arrives and stores none, and {engine} "
@@ -292,7 +291,7 @@ def _check_models(found: Exported, ranker: Ranker, engine: str, kind: StoredMode
 
 
 def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
-    """Refuse data without documents, with other features, or, unless as_is, normalised within queries."""
+    """Raise DataError for data without documents, with other features, or, unless as_is, normalized within queries."""
     if missing_for(ranker) == "allowed" and np.isnan(candidates.features).any():
         raise DataError(
             "This data has missing values. An engine gets 0 for a feature that a document does not have, so its scores "
@@ -322,7 +321,7 @@ def _scaled_sentence(scaled: Scaled, names: tuple[str, ...]) -> str:
 
 
 def _refuse_large(found: Exported, candidates: Candidates | None, title: str, kind: StoredModels) -> None:
-    """Refuse features, weights and thresholds beyond the range of the engine's numbers."""
+    """Raise DataError for features, weights and thresholds beyond the range of the engine's numbers."""
     limit = float(np.finfo(kind.arithmetic.real).max)
     largest = 0.0 if candidates is None else float(np.abs(candidates.features).max())
     for model in found.models:
@@ -335,7 +334,7 @@ def _refuse_large(found: Exported, candidates: Candidates | None, title: str, ki
 
 
 def _refuse_low(candidates: Candidates, title: str, least: float, names: tuple[str, ...]) -> None:
-    """Refuse features below what the engine can compute."""
+    """Raise DataError for features below what the engine can compute."""
     low = candidates.features.min(axis=0)
     column = int(np.argmin(low))
     if low[column] < least:

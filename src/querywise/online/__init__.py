@@ -1,1 +1,1 @@
-"""Rankings before users: interleaving, the log of what was shown and clicked, and when a difference is decided."""
+"""Online experiments: interleaving, the log of impressions and clicks, and when a difference is decided."""

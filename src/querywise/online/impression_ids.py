@@ -1,7 +1,7 @@
-"""Ids of impressions: signed, so that nobody else can make one, and with all that draws the list again.
+"""Impression ids: signed, so that nobody else can make one, and with everything needed to draw the list again.
 
 An id is `SEED.TIME.ARM~ARM.SIGNATURE`: eight bytes and the seconds since 1970 in hexadecimal digits, the rankings that
-were interleaved, and the first 16 bytes of an HMAC-SHA256 of what stands before, in base64 for URLs.
+were interleaved, and the first 16 bytes of an HMAC-SHA256 of everything before, in base64 for URLs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _ID = re.compile(rf"([0-9a-f]{{16}})\.([0-9a-f]{{1,12}})\.({ARM}(?:~{ARM})*)\.([
 
 
 class ImpressionId(NamedTuple):
-    """What an id says: the seed of the draw, when it was first made, and the names of the rankings."""
+    """The content of an id: the seed of the draw, when it was first made, and the names of the rankings."""
 
     seed: bytes
     seconds: int
     arms: tuple[str, ...]
 
     def signed(self, key: bytes) -> str:
-        """The id as text.
+        """Format the signed id.
 
         >>> ImpressionId(bytes(8), 1, ("a", "b")).signed(b"key")
         '0000000000000000.1.a~b.2W8v90iW50pnzvqFfQoAqA'
@@ -37,7 +37,7 @@ class ImpressionId(NamedTuple):
 
 
 def read_id(text: str, key: bytes | None) -> ImpressionId | None:
-    """What an id says; None where nobody with the key has made it. key: None: the signature is not looked at."""
+    """Parse an id; return None unless it was signed with the key. If `key` is None, the signature is not checked."""
     found = _ID.fullmatch(text) if len(text) <= LONGEST else None
     if found is None:
         return None
@@ -48,7 +48,7 @@ def read_id(text: str, key: bytes | None) -> ImpressionId | None:
 
 
 def seed_of(key: bytes, session: str | None, query: str, arms: Sequence[str]) -> bytes:
-    """The seed of a draw: the same for a query that is seen again by one session; without a session by chance."""
+    """Return the seed of a draw: the same whenever a session repeats a query; random without a session."""
     if session is None:
         return os.urandom(8)
     said = b"\0".join(each.encode(errors="surrogatepass") for each in ("draw", session, query, *arms))
@@ -56,12 +56,12 @@ def seed_of(key: bytes, session: str | None, query: str, arms: Sequence[str]) ->
 
 
 def pseudonym(key: bytes, session: str) -> str:
-    """What a session is called in the log: nobody without the key can tell which one it is."""
+    """Return a session's name in the log, from which only the owner of the key can tell the session."""
     return hmac.digest(key, b"session\0" + session.encode(errors="surrogatepass"), "sha256").hex()[:16]
 
 
 def share_of(seed: bytes) -> float:
-    """A number from 0 to 1 that a seed stands for, independent of the draw; below a share it is in the experiment."""
+    """Return a number from 0 to 1 derived from a seed, independent of the draw, to compare with a traffic share."""
     return int.from_bytes(hashlib.sha256(b"share" + seed).digest()[:7], "big") / 2**56
 
 

@@ -2,7 +2,7 @@
 
 Team-draft interleaving (Radlinski, Kurup and Joachims, CIKM 2008), and its form for more rankings, team-draft
 multileaving (Schuth et al., CIKM 2014): in every round the rankings pick in random order, each its best document that
-is not in the list yet. Exchanging two rankings mirrors every draw, so of equal rankings neither is favored.
+is not in the list yet. Exchanging two rankings mirrors every draw, so that equal rankings are treated equally.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from querywise.errors import DataError
 
 DEPTH = 100  # documents that are drawn; those below are in the order of the first ranking
 MOST_RANKINGS = 5
-_MOST_STATES = 1_000  # of a draw, each with its chance
+_MOST_STATES = 1_000  # of a draw, each with its probability
 
 
 class Draw(NamedTuple):
-    """An interleaved list: its documents, and the number of the ranking that is credited for each; None: no ranking."""
+    """An interleaved list: its documents, and the number of the ranking credited for each, or None."""
 
     documents: tuple[str, ...]
     teams: tuple[int | None, ...]
@@ -32,12 +32,18 @@ class Draw(NamedTuple):
 def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None = None) -> Draw:
     """Draw one list from rankings of document ids, best first.
 
-    seed: the same one gives the same list, on any machine. top: how many documents; None: all.
+    Args:
+        rankings: The rankings.
+        seed: The same seed gives the same list on any machine.
+        top: The number of documents; None for all.
 
-    Once a ranking has no document left, nobody is credited for what follows: the others would have more places.
+    Returns:
+        The list. Once a ranking has no document left, no ranking is credited for what follows: the others would have
+        more positions.
 
     >>> interleave([["a", "b", "c"], ["b", "d", "a"]], b"one", 3)
     Draw(documents=('a', 'b', 'd'), teams=(0, 1, 1))
+
     """
     check_rankings(rankings)
     most = DEPTH if top is None else min(top, DEPTH)
@@ -59,7 +65,7 @@ def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None =
         while waiting and len(teams) < most:
             team = waiting.pop(next(random) * len(waiting) >> 32)
             place = _next(rankings[team], places[team], teams)
-            if place < len(rankings[team]):  # else it ran out within the round
+            if place < len(rankings[team]):  # otherwise it ran out within the round
                 teams[rankings[team][place]] = team if credited else None
     for ranking in rankings:
         for document in ranking:
@@ -70,7 +76,7 @@ def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None =
 
 
 def check_rankings(rankings: Sequence[Sequence[str]]) -> None:
-    """Refuse what cannot be interleaved: too few or too many rankings, and one that has a document twice."""
+    """Raise DataError for too few or too many rankings, and for one that repeats a document."""
     if not 2 <= len(rankings) <= MOST_RANKINGS:
         raise DataError(f"{len(rankings)} rankings; expected 2 to {MOST_RANKINGS}.")
     for number, ranking in enumerate(rankings, start=1):
@@ -80,10 +86,10 @@ def check_rankings(rankings: Sequence[Sequence[str]]) -> None:
 
 
 def propensities(rankings: Sequence[Sequence[str]], documents: Sequence[str]) -> list[float]:
-    """The chance, over all draws, that each of these documents is at its position; NaN below where states are too many.
+    """Return the probability, over all draws, that each document is at its position; NaN after too many states.
 
-    What is taken so far is the union of beginnings of the rankings, so that a state is how far each ranking is used up,
-    and who has still to pick in this round.
+    The documents taken so far are the union of beginnings of the rankings, so that a state is how far each ranking is
+    used up, and which rankings still have to pick in this round.
 
     >>> propensities([["a", "b"], ["b", "a"]], ["b", "a"])
     [0.5, 0.5]
@@ -128,13 +134,13 @@ def _settled(ranks: Sequence[Sequence[float]], place: int, used: Sequence[int]) 
 
 
 def _next(ranking: Sequence[str], place: int, taken: Container[str]) -> int:
-    """The position of the best document that is not taken, from a position on."""
+    """Return the position, from `place` on, of the best document that is not taken."""
     while place < len(ranking) and ranking[place] in taken:
         place += 1
     return place
 
 
 def credits_of(teams: Iterable[int | None], rankings: int) -> list[int]:
-    """How many clicked documents each ranking is credited for, from the teams of the documents."""
+    """Return the number of clicked documents credited to each ranking, from the documents' teams."""
     counts = Counter(teams)
     return [counts[team] for team in range(rankings)]

@@ -1,8 +1,8 @@
-"""The log of an experiment: what was shown and what was clicked, as User Behavior Insights, a record a line.
+"""The log of an experiment: impressions and clicks as User Behavior Insights, one record per line.
 
-Every service writes files of its own, so that several can share a folder. Lines that wait are written together, brought
-to the disk, and only then acknowledged. A line is there whole or not at all: what a failed write has left is cut off,
-and a last line that a killed process has left unfinished is not read.
+Every service writes its own files, so that several can share a folder. Waiting lines are written together, flushed to
+disk, and only then acknowledged. A line is either complete or absent: the remains of a failed write are cut off, and
+an unfinished last line of a killed process is not read.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from querywise.runtime.locks import locked
 from querywise.runtime.threads import DaemonThreadPool
 
 MOST_BYTES = 10_000_000_000  # of a folder
-FILE_BYTES = 50_000_000  # after which another file is begun, and this one packed as Parquet
+FILE_BYTES = 50_000_000  # size at which another file is begun, and this one packed as Parquet
 _WAITING_BYTES = 16_000_000  # of lines that are not written yet
 _CLOSING_SECONDS = 5.0  # for the last lines
-_GATHER_SECONDS = 0.5  # for lines that nobody waits for
+_GATHER_SECONDS = 0.5  # for lines that no caller waits for
 _KEY = "signing.key"
 _KEY_BYTES = 32
 logger = logging.getLogger("querywise.service")
@@ -50,7 +50,7 @@ FOLDER = OutputFolder(
 
 
 class _Waiting(NamedTuple):
-    """Lines that are to be written: what makes them, about how many bytes, how many, and who waits for them."""
+    """Lines to write: the function that makes them, their approximate size, and the future to resolve."""
 
     made: Callable[[], bytes]
     size: int
@@ -58,12 +58,16 @@ class _Waiting(NamedTuple):
 
 
 class EventLog:
-    """A folder that lines are added to.
+    """A folder that lines are appended to.
 
-    path: the folder; made if its parent is there. most_bytes: of all files in it. file_bytes: of one, about.
+    `key` signs ids; services with the same folder share it. `lost` counts lines that could not be written and that no
+    caller waited for. `problem` is why the last write failed, or None.
 
-    `key`: what ids are signed with; services with the same folder have the same. `lost`: lines that could not be
-    written and that nobody waited for. `problem`: why the last write failed; None if it did not.
+    Args:
+        path: The folder, created if its parent exists.
+        most_bytes: The most bytes of all files in it.
+        file_bytes: The approximate size of one file.
+
     """
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES, file_bytes: int = FILE_BYTES) -> None:
@@ -79,17 +83,17 @@ class EventLog:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._closed = False
-        self._file: Path | None = None  # where lines are added, once there are any
-        self._end = 0  # its complete lines
+        self._file: Path | None = None  # the file that lines are appended to, once there are any
+        self._end = 0  # the end of its complete lines
         self._total = self._size()
         self._writer = DaemonThreadPool(1)
         self._packer = DaemonThreadPool(1)
 
     def add(self, made: Callable[[], bytes], size: int, *, awaited: bool) -> Future[None] | None:
-        """Have lines written soon, which are made when they are; size: about how many bytes they have.
+        """Queue lines, made when they are written, of about `size` bytes.
 
-        awaited: give a future that is done once they are on the disk, and that has a DataError if they are not.
-        Without, they are written when there are more, or after half a second.
+        With `awaited`, return a future that resolves once they are on disk, or has a DataError if they are not.
+        Otherwise they are written with the next lines, or after half a second.
         """
         done: Future[None] | None = Future() if awaited else None
         with self._changing:
@@ -110,11 +114,11 @@ class EventLog:
         return done
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write all waiting lines."""
         with self._changing:
             self._closed = True
             self._urgent.set()
-        with contextlib.suppress(RuntimeError, TimeoutError):  # it was closed before; the disk does not answer
+        with contextlib.suppress(RuntimeError, TimeoutError):  # already closed, or the disk does not respond
             self._writer.submit(lambda: None).result(_CLOSING_SECONDS)
         self._writer.shutdown()
         self._packer.shutdown()
@@ -127,7 +131,7 @@ class EventLog:
         error: DataError | None = None
         try:
             self._write(b"".join(each.made() for each in batch))
-        except Exception as failed:  # noqa: BLE001 - whatever it is, whoever waits is told, and the service goes on
+        except Exception as failed:  # noqa: BLE001 - whatever it is, waiting callers are told; the service goes on
             reason = failed.strerror or failed if isinstance(failed, OSError) else failed
             error = DataError(str(failed)) if isinstance(failed, DataError) else DataError(f"{self.path}: {reason}")
             if self.problem is None:
@@ -143,7 +147,7 @@ class EventLog:
 
     def _write(self, content: bytes) -> None:
         if self._total + len(content) > self._most:
-            self._total = self._size()  # files may have been taken away
+            self._total = self._size()  # files may have been removed
         if self._total + len(content) > self._most:
             raise DataError(
                 f"{self.path}: the log is full; it may have {self._most} bytes. Move files away, or name another."
@@ -163,7 +167,7 @@ class EventLog:
 
 
 def _signing_key(folder: Path) -> bytes:
-    """The key in a folder, made by whoever comes first; nobody but its owner can read the file."""
+    """Return the key in a folder, created by the first service; only its owner can read the file."""
     path = folder / _KEY
     with contextlib.suppress(FileNotFoundError):
         return _read_key(path)
@@ -185,7 +189,7 @@ def _read_key(path: Path) -> bytes:
 
 
 def key_of(folder: Path) -> bytes | None:
-    """The key in a folder; None where it is not, or where it cannot be read: somebody else's log, perhaps."""
+    """Return the key in a folder; None if it is absent or unreadable, as in somebody else's log."""
     try:
         return _read_key(folder / _KEY)
     except (DataError, OSError):
@@ -193,7 +197,7 @@ def key_of(folder: Path) -> bytes | None:
 
 
 def _is_table(path: Path) -> bool:
-    """Make a Parquet file of it; False where Arrow is not installed, or where it has more than columns hold."""
+    """Convert a file to Parquet; return False if Arrow is not installed, or if columns cannot hold the content."""
     from querywise.data.parquet.events import write_events
 
     unfit = False
@@ -205,14 +209,14 @@ def _is_table(path: Path) -> bool:
                 unfit = True
                 raise
     except DataError as error:
-        if not unfit:  # the disk
+        if not unfit:  # a disk error
             raise
         logger.info("%s is not packed as Parquet: %s", path, error)
     return not unfit
 
 
 def _packed(path: Path) -> None:
-    """Pack a file that no lines are added to any more; until it is packed whole, it stays as it is."""
+    """Pack a file that is complete; it stays unchanged until the packed one is complete."""
     try:
         if not _is_table(path):
             packed = atomic_file(path.with_name(f"{path.name}.gz"))

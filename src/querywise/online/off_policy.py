@@ -1,11 +1,11 @@
-"""Off-policy estimates: what another policy's clicks would be, from the log of one that drew by known chances.
+"""Off-policy estimates: the clicks of another policy, from the log of a policy with known probabilities.
 
-Every row that was logged, drawn with probability p, counts with the weight w = q / p, q the probability that the other
+Every logged row, drawn with probability p, counts with the weight w = q / p, where q is the probability that the other
 policy would have drawn it. With r the click:
 
     IPS = Σ w·r / n     SNIPS = Σ w·r / Σ w     clipped = Σ min(w, M)·r / n     DR = Σ (v + w·(r − m)) / n,
 
-m a model's click rate of what was drawn and v its mean over what the other policy would draw. IPS and DR are unbiased
+m a model's click rate of the drawn item and v its mean over what the other policy would draw. IPS and DR are unbiased
 if p is right and above 0 wherever q is; clipping lowers the estimate and its variance.
 """
 
@@ -21,14 +21,14 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 
 QUANTILE = 0.99  # of the weights, above which they are clipped
-_NORMAL = 1.959964  # 95 % of a normal distribution are within so many deviations
-_FEW = 30  # clicks or draws in effect, below which an interval is a rough guess
-_COVERED = 0.95  # of what the other policy would draw, that was drawn too
+_NORMAL = 1.959964  # the normal quantile of a 95 % interval
+_FEW = 30  # effective clicks or draws, below which an interval is a rough guess
+_COVERED = 0.95  # the share of the other policy's draws that the log must cover
 _SMOOTHING = 1_000.0  # draws at the mean rate that are added to each item's own
 
 
 class PolicyEstimate(NamedTuple):
-    """An estimate with its 95 % interval, and on how many clicks it rests in effect; warning: why not to rely on it."""
+    """An estimate with its 95 % interval, its effective number of clicks, and a warning if it is unreliable."""
 
     name: str
     value: float
@@ -42,15 +42,20 @@ class PolicyEstimate(NamedTuple):
 def estimates(
     clicked: Bools | Floats, weights: Floats, predicted: Floats | None = None, expected: Floats | None = None
 ) -> tuple[PolicyEstimate, ...]:
-    """Every estimate of the mean click of another policy, of rows that were drawn independently.
+    """Return every estimate of another policy's mean click, from rows that were drawn independently.
 
-    clicked: 0 or 1, or any reward. weights: q / p. predicted, expected: m and v, for the doubly robust one; see
-    `rates`.
-    Each may have a column for each position of a page: what is estimated then is the clicks of a whole page.
+    Args:
+        clicked: 0 or 1, or any reward.
+        weights: q / p.
+        predicted: m, for the doubly robust estimate; see `rates`.
+        expected: v, for the doubly robust estimate; see `rates`.
+
+    Each may have a column for each position of a page; then the clicks of a whole page are estimated.
 
     >>> clicks, weights = np.array([1.0, 0.0, 1.0, 0.0]), np.array([2.0, 0.0, 1.0, 1.0])
     >>> [round(each.value, 3) for each in estimates(clicks, weights)]
     [0.75, 0.75, 0.745]
+
     """
     reward, weight = (np.asarray(each, np.float64) for each in (clicked, weights))
     if not weight.size or reward.shape != weight.shape or not (np.isfinite(weight).all() and (weight >= 0).all()):
@@ -80,13 +85,13 @@ def _estimate(name: str, parts: Floats, clicks: float, warning: str) -> PolicyEs
 
 
 def _effective(weights: Floats) -> float:
-    """How many rows of equal weight would say as much (Kish)."""
+    """Return how many rows of equal weight would carry as much information (Kish)."""
     squares = float((weights**2).sum())
     return float(weights.sum() ** 2 / squares) if squares else 0.0
 
 
 def _warning(clicks: float, draws: float, weight: Floats) -> str:
-    """Why not to rely on an estimate: the mean weight is 1 where all that the other policy would draw was drawn."""
+    """Return why an estimate is unreliable; the mean weight is 1 if the log covers all of the other policy's draws."""
     covered, error = float(weight.mean()), float(weight.mean(axis=1).std() / math.sqrt(len(weight)))
     if covered + 3 * error < _COVERED:
         return f"about {1 - covered:.0%} of what it would show was never shown there, so its clicks are not in this"
@@ -97,11 +102,15 @@ def _warning(clicks: float, draws: float, weight: Floats) -> str:
 
 
 def rates(clicked: Bools | Floats, item: Ints, chances: Floats) -> tuple[Floats, Floats]:
-    """A model of clicks by item, for the doubly robust estimate: m of what was drawn, and v.
+    """Fit click rates by item, for the doubly robust estimate; return m of the drawn items, and v.
 
-    item: what was drawn, from 0. chances: of every item under the other policy, a row for each draw, or one for all.
+    Args:
+        clicked: 0 or 1, or any reward.
+        item: The items drawn, from 0.
+        chances: The probability of every item under the other policy, a row for each draw, or one for all.
 
-    Rates are drawn towards the mean, and those of each half of the rows are learned from the other half.
+    Rates are shrunk towards the mean, and those of each half of the rows are learned from the other half.
+
     """
     reward, halves = np.asarray(clicked, np.float64), np.arange(len(item)) % 2
     chances = np.atleast_2d(chances)
@@ -118,9 +127,9 @@ def rates(clicked: Bools | Floats, item: Ints, chances: Floats) -> tuple[Floats,
 
 
 def page_weights(order: Sequence[str], shown: Sequence[str], chances: Sequence[float]) -> Floats:
-    """The weights of what was shown, by position, had another ranker shown this order: 1 / chance of the same document.
+    """Return weights by position for a ranker with this order: 1 / probability of a document that it shows there too.
 
-    Those of positions at which it has another document are 0.
+    Positions with a different document get 0.
     """
     return np.array(
         [

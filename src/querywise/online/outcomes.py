@@ -1,4 +1,4 @@
-"""What a log says of rankings that were interleaved: draws with the credits of their clicks, each counted once."""
+"""Outcomes of interleaving in a log: draws with the credits of their clicks, each counted once."""
 
 from __future__ import annotations
 
@@ -29,11 +29,16 @@ _BANDS = ((1, "first draw of its query"), (10, "2nd to 10th draw of its query"),
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """The draws of the same rankings whose click windows have closed, in the order in which they did.
+    """The draws of the same rankings whose click windows have closed, in order of closing.
 
-    query: of each draw. closed: when its window closed, in seconds since 1970. credits: clicked documents, a row for
-    each draw and a column for each ranking. impressions: of all draws, repeats included. kinds: what each draw is: its
-    class, how often its query was drawn before, and whether it is far from the training queries, where these are known.
+    Attributes:
+        query: The query of each draw.
+        closed: When its window closed, in seconds since 1970.
+        credits: Clicked documents, a row for each draw and a column for each ranking.
+        impressions: The number of impressions of all draws, including repeats.
+        kinds: The kinds of each draw: its class, how often its query was drawn before, and whether it is far from the
+            training queries, if known.
+
     """
 
     arms: tuple[str, ...]
@@ -47,7 +52,7 @@ class Draws:
         return len(self.query)
 
     def contest(self, arm: int, chosen: Bools | None = None) -> tuple[Ints, Bools]:
-        """The draws that the first ranking or this one won, and which of them this one did; chosen: among some."""
+        """Return the draws that the first ranking or this one won, among `chosen` if given, and which this one won."""
         gain = self.credits[:, arm] - self.credits[:, 0]
         won = np.flatnonzero((gain != 0) if chosen is None else (gain != 0) & chosen)
         return won, gain[won] > 0
@@ -55,14 +60,14 @@ class Draws:
 
 @dataclass
 class Noted:
-    """What was found while reading, counted."""
+    """Counts of what was noticed while reading."""
 
     impressions: int = 0
-    clicks: int = 0  # that count
+    clicks: int = 0  # clicks that count
     unknown: int = 0  # clicks whose impression is not in the log
     outside: int = 0  # clicks on documents that were not shown
     late: int = 0  # clicks after the window
-    unsigned: int = 0  # impressions that were not made with the key in the folder
+    unsigned: int = 0  # impressions not signed with the key in the folder
     open: int = 0  # draws whose window has not closed
 
 
@@ -79,9 +84,16 @@ class _Draw:
 def read_draws(
     folder: Path, actions: Sequence[str] = ("click",), now: float | None = None
 ) -> tuple[list[Draws], Noted]:
-    """The draws in a log, of all sets of rankings, the one drawn last at the end.
+    """Read the draws in a log, for all sets of rankings, the most recent set last.
 
-    actions: events that count as clicks. now: seconds since 1970, to tell which windows have closed; None: now.
+    Args:
+        folder: The folder of the log.
+        actions: The events that count as clicks.
+        now: Seconds since 1970, to tell which windows have closed; None is the current time.
+
+    Returns:
+        The draws, and counts of what was noticed while reading.
+
     """
     if not is_event_log(folder):
         problem = "this is not the log of an experiment" if folder.exists() else "there is no such folder"
@@ -114,11 +126,11 @@ def read_draws(
     return found, noted
 
 
-_Name = tuple[tuple[str, ...], bytes]  # of a draw: its rankings and its seed
+_Name = tuple[tuple[str, ...], bytes]  # the name of a draw: its rankings and its seed
 
 
 def _clicks_in(folder: Path, actions: set[str]) -> dict[str, dict[str, float]]:
-    """The first time that each document of each impression was clicked."""
+    """Return when each document of each impression was first clicked."""
     found: dict[str, dict[str, float]] = {}
     for where, record in logged_events(folder):
         if record.get("action_name") in actions:
@@ -130,7 +142,7 @@ def _clicks_in(folder: Path, actions: set[str]) -> dict[str, dict[str, float]]:
 
 
 class _Impression(NamedTuple):
-    """An impression as it was logged: what was shown, with teams and, of the first positions, chances."""
+    """An impression as logged: the documents, with teams and, for the first positions, probabilities."""
 
     signed: str
     id: ImpressionId
@@ -140,7 +152,7 @@ class _Impression(NamedTuple):
 
 
 def _impressions(folder: Path, noted: Noted) -> Iterator[_Impression]:
-    """The impressions in a log whose ids were signed with the key in its folder."""
+    """Yield the impressions in a log whose ids were signed with the key in its folder."""
     key = key_of(folder)
     for _, record in logged_events(folder):
         signed, listed, more = (record.get(each) for each in ("query_id", "query_response_hit_ids", "query_attributes"))
@@ -155,7 +167,7 @@ def _impressions(folder: Path, noted: Noted) -> Iterator[_Impression]:
 
 
 def _drawn(folder: Path, clicks: dict[str, dict[str, float]], noted: Noted) -> dict[_Name, _Draw]:
-    """Every draw, with the clicks that count; the first impression of each begins its window."""
+    """Return every draw, with the clicks that count; the first impression of each begins its window."""
     found, waiting = dict[_Name, _Draw](), list[tuple[_Draw, str, int | None, float]]()
     for each in _impressions(folder, noted):
         kind, far, teams = (each.more.get(name) for name in ("class", "far", "teams"))
@@ -172,7 +184,7 @@ def _drawn(folder: Path, clicks: dict[str, dict[str, float]], noted: Noted) -> d
             else:
                 noted.outside += 1
     for draw, document, team, when in waiting:
-        if when > draw.first + WINDOW_SECONDS + 1:  # times of ids are cut to seconds
+        if when > draw.first + WINDOW_SECONDS + 1:  # times of ids are truncated to seconds
             noted.late += 1
         elif document not in draw.clicked:
             draw.clicked[document] = team
@@ -183,10 +195,10 @@ def _drawn(folder: Path, clicks: dict[str, dict[str, float]], noted: Noted) -> d
 def logged_pages(
     folder: Path, orders: Mapping[str, Sequence[str]], actions: Sequence[str] = ("click",), now: float | None = None
 ) -> tuple[Floats, Floats]:
-    """Clicks and weights, by position, of one impression of every closed draw, for a ranker with other orders.
+    """Return clicks and weights by position, for one impression of every closed draw, for a ranker with other orders.
 
-    orders: the documents of every query, best first, by its text in the log; draws of other queries are left out. Only
-    positions whose chances were logged are there.
+    `orders` has the documents of every query, best first, by its text in the log; draws of other queries are left out.
+    Only positions with logged probabilities are included.
     """
     end = (time.time() if now is None else now) - WINDOW_SECONDS
     clicks, seen = _clicks_in(folder, set(actions)), set[_Name]()
@@ -210,7 +222,7 @@ def logged_pages(
 
 
 def _bands(drawn: Mapping[_Name, _Draw]) -> dict[_Name, str]:
-    """How often the query of every draw was drawn before it, which is known when it is drawn."""
+    """Return how often the query of every draw was drawn before, which is known at the time of the draw."""
     seen, found = Counter[str](), {}
     for name, draw in sorted(drawn.items(), key=lambda each: (each[1].first, each[0][1])):
         seen[draw.query] += 1

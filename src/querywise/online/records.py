@@ -1,4 +1,4 @@
-"""What is logged of an experiment, as records of User Behavior Insights: impressions are queries, clicks are events."""
+"""The records of an experiment as User Behavior Insights: impressions are queries, clicks are events."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from querywise.online.interleaving import DEPTH, Draw, interleave, propensities
 from querywise.runtime.values import Json
 
 WINDOW_SECONDS = 30 * 60  # after an impression, in which its clicks count
-_WITH_CHANCES = 10  # positions whose chances are computed and logged: those of a first page
+_WITH_CHANCES = 10  # positions with computed and logged probabilities: those of a first page
 
 
 class Shown(NamedTuple):
-    """An interleaved list that was shown: its id, what was drawn from which rankings, and for whom.
+    """An interleaved list that was shown: its id, the draw and its rankings, and the session.
 
-    text: of the query, or its id. kind: the query's class. far: whether it is far from all training queries; None: it
-    is not known. session: a pseudonym.
+    Attributes:
+        text: The query's text, or its id.
+        kind: The query's class.
+        far: Whether it is far from all training queries; None if unknown.
+        session: A pseudonym.
+
     """
 
     id: ImpressionId
@@ -34,7 +38,7 @@ class Shown(NamedTuple):
     session: str | None = None
 
     def record(self, signed: str) -> bytes:
-        """The line of the log, with the chances that documents had to be at their positions."""
+        """Format the line of the log, with the probabilities of documents at their positions."""
         documents = self.draw.documents[:DEPTH]
         chances = propensities(self.rankings, documents[:_WITH_CHANCES])
         attributes: dict[str, Json] = {
@@ -59,7 +63,7 @@ class Shown(NamedTuple):
 def draw_once(
     key: bytes, rankings: Mapping[str, Sequence[str]], query: str, session: str | None, top: int | None
 ) -> Shown:
-    """Interleave rankings, by their names, for a query: the same list where a session asks the same again."""
+    """Interleave named rankings for a query: a session that repeats the query gets the same list."""
     arms = tuple(rankings)
     seed = seed_of(key, session, query, arms)
     lists = list(rankings.values())
@@ -68,12 +72,12 @@ def draw_once(
 
 
 def is_drawn(key: bytes, share: float, query: str, session: str | None) -> bool:
-    """Whether a query is in the experiment: of so many; those of one session are, or are not, whenever it asks."""
+    """Whether a query is in the experiment, at this share of traffic; consistent for repeats within a session."""
     return share >= 1 or share_of(seed_of(key, session, query, ("share",))) < share
 
 
 def click_record(id_: str, document: str, action: str, position: int | None, when: float) -> bytes:
-    """The line of the log for a click, or another action; when: in seconds since 1970."""
+    """Format the line of the log for a click, or another action, at `when` seconds since 1970."""
     where: dict[str, Json] = {"object": {"object_id": document}}
     if position is not None:
         where["position"] = {"ordinal": position}

@@ -1,12 +1,12 @@
-"""When a comparison is decided: an e-value, and a confidence sequence, that may be looked at after every draw.
+"""When a comparison is decided: an e-value and a confidence sequence that are valid after every draw.
 
 Among draws with a winner, B wins each with probability 1/2 if nobody prefers either list. The beta-binomial mixture
 
     e = Beta(a + w, a + l) / (Beta(a, a) · r^w · (1 − r)^l),   w wins of B, l of A, against the win rate r,
 
 is a martingale from 1 if r is true (Robbins 1970), so that it ever reaches 1/α with probability α at most (Ville 1939),
-however often it is looked at and whenever the test ends. The win rates against which e is below 1/α are the confidence
-sequence: with probability 1 − α it has the true one at every look.
+however often one looks and whenever the test ends. The win rates against which e is below 1/α are the confidence
+sequence: with probability 1 − α it contains the true one at every look.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_DRAWS = 10**12
 
 
 def log_e_value(wins: Floats | Ints, losses: Floats | Ints, rate: Floats | float = 0.5, prior: float = PRIOR) -> Floats:
-    """The natural logarithm of e, against a win rate.
+    """Return the natural logarithm of e, against a win rate.
 
     >>> float(log_e_value(np.array(70), np.array(30)).round(3))
     3.7
@@ -38,14 +38,14 @@ def log_e_value(wins: Floats | Ints, losses: Floats | Ints, rate: Floats | float
 
 
 def _times_log(counts: Floats | Ints, rate: Floats | float) -> Floats:
-    """Counts times a logarithm; 0 where there is nothing to count."""
+    """Return counts times a logarithm; 0 where the count is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Floats = np.where(np.asarray(counts) == 0, 0.0, counts * np.log(rate))
     return found
 
 
 def win_rates(wins: Ints, losses: Ints, alpha: float = ALPHA, prior: float = PRIOR) -> tuple[Floats, Floats]:
-    """The lower and upper ends of the confidence sequence, by bisection: log e is convex in the rate.
+    """Return the lower and upper ends of the confidence sequence, by bisection: log e is convex in the rate.
 
     >>> low, high = win_rates(np.array([0, 70]), np.array([0, 30]))
     >>> low.round(3).tolist(), high.round(3).tolist()
@@ -67,9 +67,9 @@ def win_rates(wins: Ints, losses: Ints, alpha: float = ALPHA, prior: float = PRI
 
 
 class Course(NamedTuple):
-    """A test as it went on: after every draw with a winner, the wins and losses of B, and the logarithm of e.
+    """The course of a test: after every draw with a winner, the wins and losses of B, and the logarithm of e.
 
-    decided: the draw, from 0, at which e first reached 1/α; None if it never did.
+    `decided` is the draw, from 0, at which e first reached 1/α; None if it never did.
     """
 
     wins: Ints
@@ -79,12 +79,12 @@ class Course(NamedTuple):
 
     @property
     def is_better(self) -> bool | None:
-        """Whether B is better, at the moment of the decision; None if there is none yet."""
+        """Whether B was better when the test was decided; None if it is not decided."""
         return None if self.decided is None else bool(self.wins[self.decided] > self.losses[self.decided])
 
 
 def course_of(won: Bools, alpha: float = ALPHA, prior: float = PRIOR) -> Course:
-    """Test draws in their order; won: whether B won each, of the draws with a winner.
+    """Test draws in their order, where `won` tells whether B won each draw with a winner.
 
     >>> course_of(np.ones(30, bool)).decided
     28
@@ -99,9 +99,9 @@ def course_of(won: Bools, alpha: float = ALPHA, prior: float = PRIOR) -> Course:
 
 
 def draws_needed(rate: float, alpha: float = ALPHA, prior: float = PRIOR) -> int | None:
-    """About how many draws with a winner decide with probability 80 % if this is the true win rate; None at 1/2.
+    """Return about how many draws with a winner decide with power 80 % at this true win rate; None at 1/2.
 
-    By the normal approximation, at the end alone: looking meanwhile needs no more.
+    This is the normal approximation for one look at the end; intermediate looks need no more.
 
     >>> draws_needed(0.55), draws_needed(0.5)
     (1517, None)

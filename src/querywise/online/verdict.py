@@ -1,4 +1,4 @@
-"""What the draws of an experiment say: who wins, by how much, for which queries, and how many more it would take."""
+"""The verdict of an experiment: who wins, by how much, for which queries, and how many more draws it would take."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ import numpy as np
 from querywise.online.outcomes import Draws
 from querywise.online.sequential import ALPHA, Course, course_of, draws_needed, win_rates
 
-_FEWEST_LOST = 2  # by which a query is lost on balance
-_MOST_LOST = 10  # queries that are told
+_FEWEST_LOST = 2  # wins by which a query is lost on balance
+_MOST_LOST = 10  # queries that are listed
 
 
 class Contest(NamedTuple):
     """A ranking against the first one, among some draws.
 
-    name: of the draws, or of the ranking. draws: all of them. alpha: of this test, after the correction. low, high: the
-    confidence sequence of its win rate at that level. course: the test as it went on, over draws with a winner. places:
-    these draws, by their numbers.
+    Attributes:
+        name: The name of the draws, or of the ranking.
+        draws: The number of all of them.
+        alpha: The level of this test, after the correction.
+        low, high: The confidence sequence of its win rate at that level.
+        course: The course of the test, over draws with a winner.
+        places: The indices of these draws.
+
     """
 
     name: str
@@ -33,12 +38,12 @@ class Contest(NamedTuple):
 
     @property
     def wins(self) -> int:
-        """Draws that the ranking won."""
+        """The number of draws that the ranking won."""
         return int(self.course.wins[-1]) if len(self.course.wins) else 0
 
     @property
     def losses(self) -> int:
-        """Draws that the first ranking won."""
+        """The number of draws that the first ranking won."""
         return int(self.course.losses[-1]) if len(self.course.losses) else 0
 
     @property
@@ -49,12 +54,12 @@ class Contest(NamedTuple):
 
     @property
     def e_value(self) -> float:
-        """The present e-value against 1/2."""
+        """The current e-value against 1/2."""
         return float(np.exp(min(self.course.log_e[-1], 700.0))) if len(self.course.log_e) else 1.0
 
     @property
     def more_draws(self) -> int | None:
-        """About how many more draws with a winner would decide, if the win rate seen is the true one; None: never."""
+        """About how many more draws with a winner would decide, at the observed win rate; None if it cannot."""
         needed = draws_needed(self.rate, self.alpha) if self.wins + self.losses else None
         if needed is None or self.course.decided is not None:
             return None
@@ -64,8 +69,11 @@ class Contest(NamedTuple):
 class Verdict(NamedTuple):
     """The contests of an experiment: of every ranking with the first, and by kind of query under one correction.
 
-    lost: queries that the last ranking lost most, with its wins and losses. more_impressions: about how many would
-    decide it, if the win rate seen is the true one; None if it is decided, or cannot be.
+    Attributes:
+        lost: Queries that the last ranking lost most, with its wins and losses.
+        more_impressions: About how many more would decide it at the observed win rate; None if it is decided, or cannot
+            be.
+
     """
 
     draws: Draws

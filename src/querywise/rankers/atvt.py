@@ -81,7 +81,7 @@ class ATVT(OneModel):
     if the regressor knows its norm.
 
     Raises:
-        DataError: A parameter is out of range, a grade without a value, and per="class" without classes.
+        DataError: A parameter is out of range, a grade has no value, or per="class" has no classes.
 
     >>> from querywise import ATVT, make_judged, split
     >>> from querywise.learners.trees.boosting import TreeRegression

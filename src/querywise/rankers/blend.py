@@ -67,7 +67,7 @@ class Blend(AnyRanker):
     After fit, `rankers_` are the fitted rankers and `weights_` their weights, which sum to 1.
 
     Raises:
-        DataError: No ranker at all, a shrinkage outside 0 to 1, another measure, and what a ranker refuses.
+        DataError: There are no rankers, shrinkage is outside 0 to 1, the measure is unknown, or a ranker raises it.
 
     >>> from querywise import Blend, KnnOnline, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))

@@ -195,7 +195,7 @@ class Naive(_Grouped):
         seed: the random start of the clustering; the same seed gives the same clusters.
 
     Raises:
-        DataError: A parameter is out of range, and training data without a relevant document.
+        DataError: A parameter is out of range, or the training data has no relevant document.
 
     >>> from querywise import Naive, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -283,7 +283,7 @@ class Transform(_Blended):
         seed: the random start of the clustering; the same seed gives the same clusters.
 
     Raises:
-        DataError: A parameter is out of range, and training data without any preference between documents.
+        DataError: A parameter is out of range, or the training data has no preference between documents.
 
     >>> from querywise import RankSVM, Transform, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -334,8 +334,9 @@ class SelectRanker(_Blended):
             nearest to that of the query; the weight is the sum of their average precision under the model. A whole
             number from 1 up; a cluster with fewer queries uses all of them, and weighs less. With a small k weights
             differ more from query to query; with a k of the size of the largest cluster they are the same for all.
-        with_relevant: choose these k among the training queries that have a relevant document, our reading of the filter in the paper's Algorithm 2. Clusters of relevant documents have only such queries; with a `view` there may be others,
-            which count 0.
+        with_relevant: choose these k among the training queries that have a relevant document, our reading of the
+            filter in the paper's Algorithm 2. Clusters of relevant documents have only such queries; with a `view`
+            there may be others, which count 0.
         reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries
             best.
         view: None clusters the relevant documents; with a view, such as TextView(), the training queries are clustered
@@ -347,7 +348,7 @@ class SelectRanker(_Blended):
         seed: the random start of the clustering; the same seed gives the same clusters.
 
     Raises:
-        DataError: A parameter is out of range, and training data without a relevant document.
+        DataError: A parameter is out of range, or the training data has no relevant document.
 
     >>> from querywise import RankSVM, SelectRanker, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))

@@ -65,7 +65,7 @@ class KnnOnline(AnyRanker):
             knows nothing of; None never backs off, as in the paper.
 
     Raises:
-        DataError: A parameter is out of range, and training data without any preference between documents.
+        DataError: A parameter is out of range, or the training data has no preference between documents.
 
     >>> from querywise import KnnOnline, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -303,7 +303,7 @@ class KnnOffline2(AnyRanker):
         seed: the random start of that clustering.
 
     Raises:
-        DataError: A parameter is out of range, and training data without any preference between documents.
+        DataError: A parameter is out of range, or the training data has no preference between documents.
 
     >>> from querywise import KnnOffline2, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
@@ -417,7 +417,7 @@ class KnnOffline1(KnnOffline2):
         seed: the random start of that clustering.
 
     Raises:
-        DataError: A parameter is out of range, and training data without any preference between documents.
+        DataError: A parameter is out of range, or the training data has no preference between documents.
 
     >>> from querywise import KnnOffline1, RankSVM, make_judged, split
     >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))

@@ -33,7 +33,7 @@ class Single(AnyRanker):
         learner: the ranker to fit a copy of: RankSVM(), LambdaMART() or any other.
 
     Raises:
-        DataError: The learner raises it.
+        DataError: If the learner raises it.
 
     >>> from querywise import RankSVM, Single, make_judged, split
     >>> train, valid, test = split(make_judged(20, 10, 4))

@@ -1,1 +1,1 @@
-"""Results → tables, figures and pages. Formats, and never computes."""
+"""Format results as tables, figures and pages, without computing anything."""

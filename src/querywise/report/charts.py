@@ -1,7 +1,7 @@
-"""Charts as SVG, in a page or in a file of their own: every mark says its value under the pointer.
+"""Charts as SVG, in a page or in a file: every mark shows its value under the pointer.
 
-Colours are attributes, which any program reads; the style of a page replaces them. Series differ by colour and by the
-shape of their marks. Text is laid out by an estimate of its width, rather too wide, so that no two texts meet.
+Colors are attributes, which any program reads; the style of a page overrides them. Series differ by color and by the
+shape of their marks. Text is laid out by an upper estimate of its width, so that texts do not overlap.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from querywise.display.tables import looks as looks_of
 from querywise.display.words import short
 
 WIDTH, HEIGHT = 560, 300
-_LETTER = 7.4  # the width of a letter, at most on average
+_LETTER = 7.4  # an upper estimate of the mean width of a letter
 _TOP, _BOTTOM, _RIGHT = 30, 44, 14
-_MOST_MARKS = 14  # of a line
+_MOST_MARKS = 14  # marks on a line
 _SHAPES = {
     "o": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0",
     "s": "M-3.6,-3.6h7.2v7.2h-7.2z",
@@ -31,7 +31,7 @@ _SHAPES = {
     "*": "M0,-5.4L1.4,-1.8L5.2,-1.6L2.2,0.8L3.2,4.6L0,2.4L-3.2,4.6L-2.2,0.8L-5.2,-1.6L-1.4,-1.8z",
 }
 _INK, _FAINT, _LINE, _UP, _DOWN = "#1b1f24", "#56606b", "#d9dee3", "#0072b2", "#c24e00"
-_INKS = (_INK, "#0072b2", "#c24e00", "#00805d", "#b0558b", "#9a6a00", "#2b87c0", "#666666")  # of c0, c1, …
+_INKS = (_INK, "#0072b2", "#c24e00", "#00805d", "#b0558b", "#9a6a00", "#2b87c0", "#666666")  # for classes c0, c1, …
 _RULES = {"axis": _FAINT, "grid": _LINE, "zero": _INK}
 _ROW = 24  # the height of a row with a name, or of a line of a legend
 Point = tuple[float, float]
@@ -40,7 +40,7 @@ Scale = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn, what is said of it to who does not see it, and the names of its colours and marks."""
+    """A drawing, its description for screen readers, and the names of its colors and marks."""
 
     drawn: str
     said: str
@@ -48,11 +48,11 @@ class Chart:
     named: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def html(self) -> str:
-        """For a page: the names in a list that wraps, and the drawing."""
+        """Format for a page: the names in a list that wraps, and the drawing."""
         return legend(self.named) + f"<svg {self._opening(self.height)}>{self.drawn}</svg>"
 
     def file(self) -> str:
-        """A file of its own, with the names above the drawing."""
+        """Format as a standalone file, with the names above the drawing."""
         keys, top = _keys(self.named)
         height = self.height + top
         space = f'xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}"'
@@ -68,9 +68,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point with what is said of it.
+    """A point with its tooltip.
 
-    look: its class of colour. shape: a letter of Matplotlib's markers. hollow: whether only its outline is drawn.
+    Attributes:
+        look: Its color class.
+        shape: A letter of Matplotlib's markers.
+        hollow: Whether only its outline is drawn.
+
     """
 
     across: float
@@ -82,7 +86,7 @@ class Mark:
 
 
 def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The class of colour and the shape of each method, the same ones as in the figures beside the page."""
+    """Return the color class and the shape of each method, the same as in the figures beside the page."""
     return {name: (f"c{COLOURS.index(colour)}", marker) for name, (colour, marker) in looks_of(names).items()}
 
 
@@ -97,10 +101,10 @@ def line_chart(
     log: bool = False,
     said: str,
 ) -> Chart:
-    """Lines through points, and a level one for what does not depend on where.
+    """Draw lines through points, and a level line for a value that is the same everywhere.
 
-    names: all methods, for their colours. ticks: texts of the positions 0, 1, …, instead of numbers. at: the numbers
-    that are written below, instead of round ones.
+    `names` of all methods set the colors. `ticks` are labels of the positions 0, 1, …, instead of numbers. `at` are the
+    numbers labeled below, instead of round ones.
     """
     seen = looks(names)
     every = [point for each in lines.values() for point in each]
@@ -127,7 +131,7 @@ def scatter_chart(
     log: bool = False,
     said: str,
 ) -> Chart:
-    """Points in a plane."""
+    """Draw points in a plane."""
     frame = Frame.around([each.across for each in marks], [each.up for each in marks], labels=labels, log=log, air=0.06)
     return replace(frame.chart([frame.mark(each) for each in marks], said), named=named)
 
@@ -135,14 +139,14 @@ def scatter_chart(
 def bar_chart(
     edges: Sequence[float], values: Sequence[float], texts: Sequence[str], *, labels: tuple[str, str], said: str
 ) -> Chart:
-    """Bars between edges, one more of these than bars; above 0 in one colour, below it in another."""
+    """Draw bars between edges, of which there is one more than bars; positive and negative bars differ in color."""
     frame = Frame.around(edges, [0.0, *values], labels=labels, tight=True)
     return frame.chart([*map(frame.bar, edges, edges[1:], values, texts), frame.zero_line()], said)
 
 
 @dataclass(frozen=True)
 class ChartRow:
-    """A name with marks beside it, whose `up` is not looked at, and a bar from one value to another in some colour."""
+    """A name with marks beside it, whose `up` is ignored, and a bar from one value to another in some color."""
 
     name: str
     marks: Sequence[Mark]
@@ -153,7 +157,7 @@ class ChartRow:
 def row_chart(
     rows: Sequence[ChartRow], *, label: str, named: Mapping[str, tuple[str, str]] | None = None, said: str
 ) -> Chart:
-    """Names one below the other, the values of each beside it; 0 is among what is shown."""
+    """Draw names one below the other, each with its values beside it, on an axis that includes 0."""
     reach = [0.0, *(value for row in rows for value in (*row.bar, *(mark.across for mark in row.marks)))]
     left = min(16 + max(_width(short(row.name)) for row in rows), 0.55 * WIDTH)
     low, high = _widened(min(reach), max(reach), 0.03)
@@ -176,7 +180,7 @@ def row_chart(
 
 
 def legend(named: Mapping[str, tuple[str, str]]) -> str:
-    """Names with their marks, as a list that wraps."""
+    """Format names with their marks, as a list that wraps."""
     if len(named) < 2:
         return ""
     rows = "".join(
@@ -189,7 +193,7 @@ def legend(named: Mapping[str, tuple[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """Axes with ticks and labels, and where a value stands between them."""
+    """Axes with ticks and labels, and the positions of values between them."""
 
     left: float
     x: Scale
@@ -211,7 +215,7 @@ class Frame:
         air: float = 0.03,
         tight: bool = False,
     ) -> Frame:
-        """Axes that hold all values, with some air around them."""
+        """Create axes that hold all values, with some margin."""
         low, high = _widened(min(up), max(up), 0.0 if tight else 0.06)
         y_ticks = round_numbers(low, high, 6)
         low, high = min(low, y_ticks[0][0]), max(high, y_ticks[-1][0])
@@ -236,24 +240,24 @@ class Frame:
         return cls(left, x, y, _apart(inside, x), y_ticks, labels)
 
     def line(self, through: Sequence[Point], look: str) -> str:
-        """A line through points."""
+        """Draw a line through points."""
         points = " ".join(f"{self.x(one):.1f},{self.y(two):.1f}" for one, two in through)
         return (
             f'<polyline class="line {look}" fill="none" {_inked(look, "stroke")} stroke-width="1.8" points="{points}"/>'
         )
 
     def level(self, value: float, said: str, look: str) -> str:
-        """A dashed line across."""
+        """Draw a dashed horizontal line."""
         ends = f'x1="{self.left:.1f}" x2="{WIDTH - _RIGHT:.1f}" y1="{self.y(value):.1f}" y2="{self.y(value):.1f}"'
         dashed = f'class="line level {look}" {_inked(look, "stroke")} stroke-width="1.8" stroke-dasharray="6 4" {ends}'
         return f"<line {dashed}><title>{escape(said)}</title></line>"
 
     def mark(self, mark: Mark) -> str:
-        """A mark, and what is said of it."""
+        """Draw a mark with its tooltip."""
         return _mark(mark, self.x(mark.across), self.y(mark.up))
 
     def bar(self, begin: float, end: float, value: float, said: str) -> str:
-        """A bar from 0."""
+        """Draw a bar from 0."""
         left, right = self.x(begin), self.x(end)
         gap = 0.15 * (right - left) if right - left > 5 else 0.0
         top, bottom = sorted((self.y(value), self.y(0.0)))
@@ -262,11 +266,11 @@ class Frame:
         return f"<rect {look} {box}><title>{escape(said)}</title></rect>"
 
     def zero_line(self) -> str:
-        """The line of 0."""
+        """Draw the line of 0."""
         return _ruled("zero", self.left, WIDTH - _RIGHT, self.y(0.0), self.y(0.0))
 
     def chart(self, parts: Sequence[str], said: str) -> Chart:
-        """The whole chart."""
+        """Return the whole chart."""
         bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
         lines = [_ruled("axis", self.left, right, bottom, bottom)]
         for value, text in self.y_ticks:
@@ -302,7 +306,7 @@ def _text(text: str, across: float, up: float, anchor: str, kind: str = "tick") 
 
 
 def _keys(named: Mapping[str, tuple[str, str]]) -> tuple[str, float]:
-    """Names with their marks, in lines as wide as the drawing, and the height of these."""
+    """Draw names with their marks, in lines as wide as the drawing; return also their height."""
     if len(named) < 2:
         return "", 0.0
     parts, across, line = [], 8.0, 0
@@ -317,7 +321,7 @@ def _keys(named: Mapping[str, tuple[str, str]]) -> tuple[str, float]:
 
 
 def _width(text: str) -> float:
-    """About how wide a text is, rather more than less."""
+    """Return an upper estimate of the width of a text."""
     return _LETTER * sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
@@ -326,7 +330,7 @@ def _fit(label: str) -> str:
 
 
 def _widened(low: float, high: float, share: float) -> tuple[float, float]:
-    """A range with some air at both ends; one of no width becomes one of some."""
+    """Return a range with a margin at both ends; a range of width 0 gets some width."""
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-300):
         size = 0.05 * abs(low) or 1.0
         return low - size, high + size
@@ -334,7 +338,7 @@ def _widened(low: float, high: float, share: float) -> tuple[float, float]:
 
 
 def round_numbers(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Round numbers within a range, at most so many, each with its text."""
+    """Return at most `most` round numbers within a range, each with its text."""
     raw = (high - low) / max(most - 1, 1)
     size = 10.0 ** math.floor(math.log10(raw))
     step = next(size * each for each in (1, 2, 2.5, 5, 10) if size * each >= raw * (1 - 1e-9))
@@ -345,7 +349,7 @@ def round_numbers(low: float, high: float, most: int) -> list[tuple[float, str]]
 
 
 def _log_ticks(first: float, last: float) -> list[tuple[float, str]]:
-    """Powers of ten, and where there are few of them also twice and five times these."""
+    """Return powers of ten and, if these are few, twice and five times them."""
     steps = (1, 2, 5) if last - first < 3 else (1,)
     powers = range(math.floor(first), math.ceil(last) + 1)
     values = [each * 10.0**power for power in powers for each in steps]
@@ -353,7 +357,7 @@ def _log_ticks(first: float, last: float) -> list[tuple[float, str]]:
 
 
 def _apart(ticks: Sequence[tuple[float, str]], x: Scale) -> list[tuple[float, str]]:
-    """The ticks whose texts have room; the others are left out."""
+    """Return the ticks whose texts have room."""
     kept: list[tuple[float, str]] = []
     reached = -math.inf
     for value, text in ticks:

@@ -1,4 +1,4 @@
-"""The page on a click log: positions, models, judgments, and what the log can know."""
+"""The page on a click log: positions, models, judgments, and what the log can identify."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from querywise.runtime.arrays import Ints
 
 _SHOWN = 10  # judgments of each kind
 _POSITIONS = 30  # in a picture
-_NAMES = ("query", "document", "model", "positions")  # columns of texts
+_NAMES = ("query", "document", "model", "positions")  # columns of text
 
 
 def page_of(
@@ -29,7 +29,7 @@ def page_of(
     source: str,
     human: Ints,
 ) -> str:
-    """The whole page, as HTML without scripts. human: the grade that people gave every pair, −1 where there is none."""
+    """Return the whole page, as HTML without scripts; `human` has the human grade of every pair, −1 without one."""
     style = (files("querywise.report") / "page" / "report.css").read_text(encoding="utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     parts = [
@@ -76,7 +76,7 @@ _Interval = tuple[float, float, float]  # a value, and the ends of its interval
 
 
 def _click_rates(log: Impressions, seen: Sequence[int]) -> dict[int, _Interval]:
-    """The click rate of every position, with Wilson's interval."""
+    """Return the click rate of every position, with Wilson's interval."""
     shown, z = np.bincount(log.position), 1.96
     clicks, found = np.bincount(log.position[log.clicked], minlength=len(shown)), {}
     for place in seen:
@@ -121,7 +121,7 @@ def _judgments(log: Impressions, found: Judgments) -> list[str]:
 
 
 def _disagreements(log: Impressions, found: Judgments, human: Ints) -> list[str]:
-    """Pairs whose gain is farthest, in standard errors, from the mean gain of their human grade."""
+    """List the pairs whose gain is farthest, in standard errors, from the mean gain of their human grade."""
     judged = np.flatnonzero(human >= 0)
     if len(np.unique(human[judged])) < 2:
         return []
@@ -148,7 +148,7 @@ def _rows(name: str, log: Impressions, found: Judgments, chosen: Ints, human: In
 
 
 def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; columns of numbers are aligned at the right."""
+    """Format a table with numeric columns aligned right."""
     kinds = [' class="number"' if each not in _NAMES else "" for each in heads]
     head = "".join(f'<th scope="col"{kind}>{escape(each)}</th>' for kind, each in zip(kinds, heads, strict=True))
     body = "".join(

@@ -1,4 +1,4 @@
-"""The contents of a report, in order: headings, sentences, tables and figures, whatever form they are written in."""
+"""The contents of a report, in order: headings, sentences, tables and figures, in no particular format."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ from querywise.report.sections import (
 )
 from querywise.report.tables import Cell, Column, Table, Tested, columns_of, values_and_p
 
-# What stands before the @ of an address, and values of parameters that are called like a secret.
+# The user part of an address, and values of parameters named like a secret.
 _SECRETS = re.compile(
     r"(?<=://)[^/@\s]+(?=@)|(?<=[?&;])((?:[\w-]*(?:key|token|secret|password|passwd|auth)[\w-]*)=)[^&#\s]+",
     re.IGNORECASE,
 )
-# Ids of documents → the titles of those that have one.
+# Document ids → the titles of those that have one.
 Titles = Callable[[Collection[str]], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a report comes from. What is empty or None is not known, and is not shown.
+    """The origin of a report. Empty or None values are unknown, and not shown.
 
-    seconds: how long the run took, which may have used parts that an earlier one had finished. methods: what a method
-    is, in a few words, by its name.
+    Attributes:
+        seconds: How long the run took, which may have reused finished parts of an earlier one.
+        methods: A short description of each method, by name.
+
     """
 
     data: str = ""
@@ -53,7 +55,7 @@ class Origin:
 
 
 def shown_command(arguments: Sequence[str]) -> str:
-    """A command as it can be typed again, without passwords and keys of addresses.
+    """Format a command so that it can be typed again, without passwords and keys in addresses.
 
     >>> shown_command(["querywise", "compare", "my data", "--embed", "https://me:secret@host/v1?api_key=abc#m"])
     "querywise compare 'my data' --embed 'https://…@host/v1?api_key=…#m'"
@@ -62,7 +64,7 @@ def shown_command(arguments: Sequence[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time taken, in words.
+    """Format a duration in words.
 
     >>> duration(7.2), duration(125), duration(7260)
     ('7.2 s', '2 min 5 s', '2 h 1 min')
@@ -74,7 +76,7 @@ def duration(seconds: float) -> str:
 
 
 def contents(found: Findings, title: str, story: str, origin: Origin | None = None) -> list[Section]:
-    """The sections of a report, in the order in which a reader asks."""
+    """Return the sections of a report, in the order of a reader's questions."""
     summary = " ".join(filter(None, (found.verdict, found.advice, story, *map(str, found.compared.losses))))
     every = [
         Section(title, summary, (), drawings.differences(found)),
@@ -122,14 +124,14 @@ def _judged_by(found: Findings) -> str:
 
 
 def _methods(found: Findings, origin: Origin) -> tuple[tuple[str, Table], ...]:
-    """The main table, and what each method is, as far as that is known."""
+    """Return the main table, and descriptions of the methods, if known."""
     rows = tuple((name, origin.methods[name]) for name in found.compared.names if name in origin.methods)
     described = Table((Column("method"), Column("what it is")), rows)
     return (("table", main_table(found)), *((("methods", described),) if rows else ()))
 
 
 def main_table(found: Findings) -> Table:
-    """Every method's averages, and the paired test of each measure against the baseline."""
+    """Return every method's means, and the paired test of each measure against the baseline."""
     compared = found.compared
     columns = [Column("method")]
     for measure in compared.measures:
@@ -155,9 +157,9 @@ def main_table(found: Findings) -> Table:
 
 
 def tests_table(found: Findings) -> Table:
-    """The main measure's difference under every test."""
+    """Return the main measure's difference under every test."""
     kinds = {"method": "text", f"Δ {found.measure}": "signed", "from": "signed", "to": "signed"}
-    known = tuple(found.baseline.p)  # by people: one test alone
+    known = tuple(found.baseline.p)  # by people: one test only
     kinds |= {f"p, {TEST_NAMES[name] if found.human is None else found.tested}": "p" for name in known}
     kinds |= {f"p, {found.tested}, Holm": "p", "effect": "signed"}
     rows: list[tuple[Cell, ...]] = [
@@ -175,7 +177,7 @@ def tests_table(found: Findings) -> Table:
 
 
 def pairs_table(found: Findings) -> Table:
-    """Every method against every other one, the highest mean first."""
+    """Return every method against every other one, the highest mean first."""
     names = [each.name for each in sorted(found.methods, key=lambda each: -each.means[found.measure])]
     cells: dict[tuple[str, str], Tested] = {}
     for each in found.pairs:
@@ -191,7 +193,7 @@ def pairs_table(found: Findings) -> Table:
 
 
 def breakdown_table(found: Findings, breakdown: Breakdown) -> Table:
-    """One measure of every method by group of queries."""
+    """Return one measure of every method by group of queries."""
     base = found.compared.baseline
     headings = {f"{group.label} ({group.queries})": f"p ({group.label})" for group in breakdown.groups}
     rows = {
@@ -203,7 +205,7 @@ def breakdown_table(found: Findings, breakdown: Breakdown) -> Table:
 
 
 def examples_table(examples: tuple[Example, ...]) -> Table:
-    """Queries with their best documents under both rankers; a star for each grade."""
+    """Return queries with their top documents under both rankers; a star for each grade."""
     first = examples[0]
     columns = (
         Column("query"),
@@ -224,14 +226,14 @@ def examples_table(examples: tuple[Example, ...]) -> Table:
 
 
 def timings_table(found: Findings) -> Table:
-    """What everything cost."""
+    """Return the costs of every method."""
     rows = tuple((each.name, each.fit_seconds, each.predict_milliseconds, each.megabytes) for each in found.methods)
     kinds = {"method": "text", "training, s": "time", "ranking, ms per query": "time", "model, MB": "time"}
     return Table(columns_of(kinds), rows)
 
 
 def chosen_table(found: Findings) -> Table:
-    """The setting chosen in every fold."""
+    """Return the setting chosen in every fold."""
     rows = []
     for name, folds in found.compared.trained.items():
         for number, each in enumerate(folds, start=1):
@@ -244,7 +246,7 @@ def chosen_table(found: Findings) -> Table:
 
 
 def _how_chosen(found: Findings) -> str:
-    """How parameters were chosen, and which of them lie at the edge of what was tried."""
+    """Explain how parameters were chosen, and which of them are at the edge of their grid."""
     how = "Every setting was fitted on the training part and measured on the validation part of each fold."
     if not found.compared.edges:
         return how
@@ -253,7 +255,7 @@ def _how_chosen(found: Findings) -> str:
 
 
 def _queries(found: Findings) -> Section:
-    """Every query: on the page all of them, elsewhere those that moved most."""
+    """Return the section on queries: all of them on the page, elsewhere those that moved most."""
     tables = [("best-queries", found.best), ("worst-queries", found.worst)]
     base, top, text = found.compared.baseline, found.top, ""
     if top is not None:
@@ -320,5 +322,5 @@ def _documents(top: tuple[tuple[str, int], ...]) -> str:
 
 
 def files_of(sections: list[Section]) -> Mapping[str, Table]:
-    """Every table by its file name."""
+    """Return every table by its file name."""
     return {name: table for section in sections for name, table in section.tables}

@@ -1,4 +1,4 @@
-"""The figures of a report: findings as charts, the same ones in the page and in files beside it."""
+"""The figures of a report: findings as charts, the same in the page and in files beside it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHAPES = "os^DvP"  # of classes
 
 
 class Figure(NamedTuple):
-    """A chart, the name of its file and what it shows."""
+    """A chart, its file name and its description."""
 
     name: str
     said: str
@@ -31,7 +31,7 @@ class Figure(NamedTuple):
 
 
 def differences(found: Findings) -> tuple[Figure, ...]:
-    """Every method's difference from the baseline with its interval, the largest first."""
+    """Draw every method's difference from the baseline with its interval, the largest first."""
     if not found.others:
         return ()
     base = found.baseline
@@ -47,7 +47,7 @@ def differences(found: Findings) -> tuple[Figure, ...]:
 
 
 def ndcg_curves(found: Findings) -> tuple[Figure, ...]:
-    """NDCG at 1 to 10 by method: Figure 7 of [geng2008]_."""
+    """Draw NDCG at 1 to 10 by method: Figure 7 of [geng2008]_."""
     lines = {name: list(enumerate(values, start=1)) for name, values in found.ndcg.items()}
     said = f"NDCG at 1 to 10 (flavour {found.compared.flavour})"
     chart = line_chart(lines, names=found.compared.names, labels=("position", "NDCG"), said=said)
@@ -55,7 +55,7 @@ def ndcg_curves(found: Findings) -> tuple[Figure, ...]:
 
 
 def quality_by_difficulty(found: Findings) -> tuple[Figure, ...]:
-    """The main measure by number of relevant documents."""
+    """Draw the main measure by number of relevant documents."""
     chosen = next((each for each in found.breakdowns if each.title == "relevant documents"), None)
     groups = () if chosen is None else tuple(group for group in chosen.groups if group.label != "none")
     if len(groups) < 2:
@@ -72,7 +72,7 @@ def quality_by_difficulty(found: Findings) -> tuple[Figure, ...]:
 
 
 def relevant_per_query(found: Findings) -> tuple[Figure, ...]:
-    """How many queries have how many relevant documents: Figure 4 of [lin2011]_."""
+    """Draw the number of queries by number of relevant documents: Figure 4 of [lin2011]_."""
     values = np.asarray(found.relevant)
     width = max(1, int(np.ceil((values.max(initial=0) + 1) / 40)))
     counts = np.bincount(values // width).tolist()
@@ -87,7 +87,7 @@ def relevant_per_query(found: Findings) -> tuple[Figure, ...]:
 
 
 def gain_per_query(found: Findings) -> tuple[Figure, ...]:
-    """Every query's gain under the best method, sorted."""
+    """Draw every query's gain under the best method, sorted."""
     gains = gains_of(found)
     if gains is None:
         return ()
@@ -103,7 +103,7 @@ def gain_per_query(found: Findings) -> tuple[Figure, ...]:
 
 
 def quality_against_time(found: Findings) -> tuple[Figure, ...]:
-    """The main measure against the time to rank a query."""
+    """Draw the main measure against the time to rank a query."""
     timed = [each for each in found.methods if np.isfinite(each.predict_milliseconds) and each.predict_milliseconds > 0]
     if len(timed) < 2:
         return ()
@@ -118,7 +118,7 @@ def quality_against_time(found: Findings) -> tuple[Figure, ...]:
 
 
 def quality_against_k(found: Findings) -> tuple[Figure, ...]:
-    """The best validation value at every k that was tried: Figure 8 of [geng2008]_, on validation data."""
+    """Draw the best validation value at every k tried: Figure 8 of [geng2008]_, on validation data."""
     if not found.against_k:
         return ()
     share = any(isinstance(k, float) for points in found.against_k.values() for k in points)
@@ -132,7 +132,7 @@ def quality_against_k(found: Findings) -> tuple[Figure, ...]:
 
 
 def oracles(found: Findings) -> tuple[Figure, ...]:
-    """What the r-th best model reaches, and the best of so many: Figure 3 and after Figure 2 of [lin2011]_."""
+    """Draw what the r-th best model reaches, and the best of several: Figure 3 and after Figure 2 of [lin2011]_."""
     if not found.oracles:
         return ()
     level = (found.compared.baseline, found.oracles[0].baseline)
@@ -151,7 +151,7 @@ def oracles(found: Findings) -> tuple[Figure, ...]:
 
 
 def queries_in_the_plane(found: Findings) -> tuple[Figure, ...]:
-    """Test queries of the first fold in two principal components, by class or by gain: Figure 1 of [geng2008]_."""
+    """Draw test queries of the first fold in two principal components, by class or gain: Figure 1 of [geng2008]_."""
     compared = found.compared
     source = next((name for name in compared.names if compared.trained[name][0].extra.places), None)
     gains = gains_of(found)
@@ -171,7 +171,7 @@ def queries_in_the_plane(found: Findings) -> tuple[Figure, ...]:
 
 
 def transforms_by_gain(found: Findings) -> tuple[Figure, ...]:
-    """Every query's (α, β) under aTVT, by what it gained [zha2006]_."""
+    """Draw every query's (α, β) under aTVT, by its gain [zha2006]_."""
     made: list[Figure] = []
     compared = found.compared
     base = compared.evaluations[compared.baseline][found.measure]
@@ -189,7 +189,7 @@ def transforms_by_gain(found: Findings) -> tuple[Figure, ...]:
 
 
 def gain_by_cosine(found: Findings, gains: VectorGains) -> tuple[Figure, ...]:
-    """What teaching the query vectors gained every query, by how near its nearest training query is."""
+    """Draw each query's gain from training the query vectors against the cosine to its nearest training query."""
     if not gains.moved:
         return ()
     kinds, named = _by_outcome(gains.gains)
@@ -201,7 +201,7 @@ def gain_by_cosine(found: Findings, gains: VectorGains) -> tuple[Figure, ...]:
 
 
 def _by_class(found: Findings, queries: Ints) -> tuple[list[str], dict[str, tuple[str, str]]]:
-    """The class of each query, and the looks of classes; no looks where there are none."""
+    """Return the class of each query, and the looks of classes; no looks without classes."""
     classes = found.compared.judged.classes
     kinds = [classes[query] or "no class" for query in queries.tolist()]
     known = [*found.compared.classes, *(["no class"] if "no class" in kinds else [])]
@@ -216,7 +216,7 @@ def _by_outcome(gains: Floats) -> tuple[list[str], dict[str, tuple[str, str]]]:
 def _marks(
     found: Findings, places: Floats, gains: Floats, queries: Ints, looks: Sequence[tuple[str, str]]
 ) -> list[Mark]:
-    """Queries in a plane, each with its gain; of very many, some."""
+    """Return marks of queries in a plane, each with its gain; a sample if there are very many."""
     marks = []
     for place in _some(len(gains), _MOST_POINTS):
         text = f"{name_of_query(found, int(queries[place]))}: {gains[place]:+.4f}"
@@ -225,7 +225,7 @@ def _marks(
 
 
 def gains_of(found: Findings) -> Floats | None:
-    """What every query gained under the method whose queries are looked at."""
+    """Return every query's gain under the method whose queries are shown."""
     if found.shown is None:
         return None
     compared = found.compared
@@ -235,12 +235,12 @@ def gains_of(found: Findings) -> Floats | None:
 
 
 def name_of_query(found: Findings, query: int) -> str:
-    """A query's text, cut short, or its id."""
+    """Return a query's text, shortened, or its id."""
     return short(query_texts(found.compared)[query] or found.compared.judged.query_ids[query], 60)
 
 
 def _some(count: int, most: int = 200) -> Sequence[int]:
-    """Places from the first to the last, at most so many."""
+    """Return at most `most` indices from the first to the last, evenly spaced."""
     if count <= most:
         return range(count)
     places: list[int] = np.unique(np.linspace(0, count - 1, most).round().astype(int)).tolist()
@@ -248,7 +248,7 @@ def _some(count: int, most: int = 200) -> Sequence[int]:
 
 
 def _in_steps(count: int) -> list[int]:
-    """Numbers from 1 to a count, each larger than the last by about the same factor."""
+    """Return numbers from 1 to a count, spaced by about the same factor."""
     steps: list[int] = np.unique(np.geomspace(1, max(count, 1), 60).round().astype(int)).tolist()
     return steps
 

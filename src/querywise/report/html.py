@@ -1,4 +1,4 @@
-"""A report as one HTML file: figures, style, scripts and the table of every query are inside.
+"""A report as one HTML file that contains figures, style, scripts and the table of every query.
 
 Everything that comes from data is text: escaped in HTML, and in the data of scripts free of what would end them.
 """
@@ -45,7 +45,7 @@ CALLED = "querywiseRankings"  # the function that a file of rankings calls
 _CUT = 140  # characters of a query's text in the table
 _TITLE = 120  # characters of a document's title
 _INSIDE = 600_000  # bytes of rankings in the page itself
-_TOGETHER = 200  # queries in a file beside it
+_TOGETHER = 200  # queries per file beside it
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Page:
     queries: QueryData
 
     def html(self) -> str:
-        """The whole page; it opens with the verdict."""
+        """Return the whole page, which opens with the verdict."""
         scripts = [_file(name) for name in _SCRIPTS]
         return "\n".join(
             [
@@ -68,7 +68,7 @@ class Page:
                 '<html lang="en"><head><meta charset="utf-8">',
                 f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
                 '<meta name="viewport" content="width=device-width, initial-scale=1">',
-                # No icon of its own, so that no browser asks for one.
+                # An empty icon, so that browsers do not request one.
                 '<link rel="icon" href="data:,">',
                 f"<title>{html.escape(self.title)}</title>",
                 f"<style>\n{_file('report.css')}</style></head>",
@@ -108,7 +108,7 @@ class Page:
 
 
 def _every_query(section: Section) -> list[str]:
-    """What the script fills with every query; where scripts are forbidden, those that moved most."""
+    """Return the element that the script fills with every query, and without scripts those that moved most."""
     moved = "".join(_named(*each) for each in section.tables)
     return [
         f"<noscript><p>{html.escape(section.text)}</p><p>The table of every query needs scripts; the same numbers are "
@@ -130,7 +130,7 @@ def _figures(section: Section) -> list[str]:
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """Nothing is loaded but the rankings beside the page, and no script runs but these."""
+    """Return a policy that loads only the rankings beside the page and runs only these scripts."""
     own = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
     return (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {own} 'self' file:; "
@@ -143,7 +143,7 @@ def _file(name: str) -> str:
 
 
 def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str]:
-    """All of it, as HTML."""
+    """Return the summary as HTML."""
     return [
         f'<header class="first" id="summary"><h1>{escape(title)}</h1>',
         *([f'<p class="note">{escape(origin.note)}</p>'] if origin.note else []),
@@ -163,7 +163,7 @@ def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str
 
 
 def _warning(found: Findings) -> list[str]:
-    """What leaks from training to test, where something does."""
+    """Return a note on what leaks from training to test, if anything does."""
     leaks = found.compared.twins
     if leaks is None or not leaks.is_told:
         return []
@@ -172,7 +172,7 @@ def _warning(found: Findings) -> list[str]:
 
 
 def _taught(found: Findings) -> list[str]:
-    """Whether teaching the query vectors helps, where they learn."""
+    """Return a note on whether training the query vectors helps, if they learn."""
     if found.vectors is None:
         return []
     return [f'<p class="note">{escape(found.vectors.said[0])} <a href="#vectors">Query vectors</a></p>']
@@ -194,7 +194,7 @@ def _winner(found: Findings) -> str:
 
 
 def _numbers(found: Findings) -> str:
-    """Gain, p and cost of the winner, or of the best of the others."""
+    """Return gain, p and cost of the winner, or of the best other method."""
     top, base = found.top, found.baseline
     if top is None:
         told = [(found.measure, f"{base.means[found.measure]:.4f}", base.name), _cost(base, None)]
@@ -211,7 +211,7 @@ def _numbers(found: Findings) -> str:
 
 
 def _cheapest(found: Findings) -> str:
-    """The cheapest methods that are not significantly worse than the best one, each with its difference and costs."""
+    """Return the cheapest methods that are not significantly worse than the best one, with differences and costs."""
     known = found.cheapest
     if known is None or not known.text:
         return ""
@@ -255,7 +255,7 @@ def _cost(top: MethodFinding, base: MethodFinding | None) -> tuple[str, str, str
 
 
 def differences(found: Findings) -> str:
-    """Every method's difference from the baseline with its interval, the largest first."""
+    """Draw every method's difference from the baseline with its interval, the largest first."""
     others = sorted(found.others, key=lambda each: -each.difference)
     base = found.baseline
     said = f"Difference in {found.measure} from {base.name} ({base.means[found.measure]:.4f})"
@@ -283,7 +283,7 @@ def differences(found: Findings) -> str:
 
 
 def _how(found: Findings) -> str:
-    """What bars and dots mean."""
+    """Explain the bars and dots."""
     kind = "bootstrap" if found.human is None else "prediction-powered"
     text = f"Bars are 95 % {kind} intervals; a full dot means p < 0.05 after Holm, a hollow one that it is not"
     untested = [short(each.name) for each in found.others if each.corrected is None]
@@ -325,7 +325,7 @@ def _fact(name: str, text: str) -> str:
 
 
 def facts(found: Findings, origin: Origin) -> Sequence[tuple[str, str]]:
-    """What the report was made of, as far as it is known."""
+    """Return known facts about how the report was made."""
     compared, coverage = found.compared, found.compared.coverage
     folds = int(compared.fold_of.max(initial=-1)) + 1
     known = (
@@ -352,14 +352,14 @@ def facts(found: Findings, origin: Origin) -> Sequence[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class QueryData:
-    """content: what the page holds. files: name → script, of the rankings that are not in it."""
+    """The data of the table: `content` is in the page, `files` (name → script) hold the other rankings."""
 
     content: JsonObject
     files: Mapping[str, str]
 
 
 def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
-    """Everything the table of queries shows. titles: of documents, by their ids, as far as known."""
+    """Return the data of the table of queries; `titles` of documents are by id, as far as known."""
     compared = found.compared
     features = list(dict.fromkeys(each.feature for told in found.uses.values() for each in told))
     rankings = _rankings(compared, titles, features)
@@ -372,7 +372,7 @@ def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
         inside.add(query)
     outside = [query for query in range(len(rankings)) if query not in inside]
     files: dict[str, str] = {}
-    place = [0] * len(rankings)  # the number of the file, 0 for the page
+    place = [0] * len(rankings)  # the index of the file, 0 for the page
     for number, first in enumerate(range(0, len(outside), _TOGETHER), start=1):
         some = outside[first : first + _TOGETHER]
         told = ",".join(f'"{query}":{rankings[query]}' for query in some)
@@ -390,13 +390,13 @@ def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
 
 
 def script_json(content: Json) -> str:
-    """JSON that can stand in an element <script>: nothing in it ends that, or is anything but text."""
+    """Format JSON for an element <script>, so that nothing in it ends the element or is anything but text."""
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return re.sub("[<>&\u2028\u2029]", lambda mark: f"\\u{ord(mark[0]):04x}", text)
 
 
 def _known(found: Findings) -> JsonObject:
-    """What is known of every query, column by column."""
+    """Return what is known of every query, column by column."""
     compared, test = found.compared, found.compared.judged
     texts, nearest = query_texts(compared), nearest_distances(compared)
     shown = [text or name for text, name in zip(texts, test.query_ids, strict=True)]
@@ -419,7 +419,7 @@ def _known(found: Findings) -> JsonObject:
 
 
 def _rankings(compared: Compared, titles: Mapping[str, str], features: Sequence[str]) -> list[str]:
-    """Every query's rankings as JSON that can stand in a script."""
+    """Return every query's rankings as JSON that is safe in a script."""
     numbers = {name: number for number, name in enumerate(features)}
     ranks, texts = all_ranks(compared), query_texts(compared)
     made = []
@@ -443,7 +443,7 @@ def _rankings(compared: Compared, titles: Mapping[str, str], features: Sequence[
 
 
 def _why(compared: Compared, query: int, rows: Ints, numbers: Mapping[str, int]) -> list[Json]:
-    """By ranker, for each document the numbers of features, each followed by what it adds; 0 for nothing."""
+    """Return, by ranker, for each document feature numbers, each followed by its contribution; 0 for nothing."""
     made: list[Json] = []
     for told in why(compared, query, rows).values():
         flat = [[part for name, value in each for part in (numbers[name], value)] or 0 for each in told or ()]
@@ -452,7 +452,7 @@ def _why(compared: Compared, query: int, rows: Ints, numbers: Mapping[str, int])
 
 
 def _moved(found: Findings) -> Floats:
-    """By how much the value of each query differs between the two rankings that are shown first."""
+    """Return by how much the value of each query differs between the two rankings shown first."""
     gains = gains_of(found)
     return np.zeros(len(found.compared.judged)) if gains is None else np.abs(gains)
 

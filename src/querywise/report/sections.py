@@ -1,4 +1,4 @@
-"""The sections that only some reports have: twins, query vectors, debiasing, people, oracle gap, features, curves."""
+"""Optional sections of a report: twins, query vectors, debiasing, people, oracle gap, features, curves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _REACHABLE = (
     "down to the baseline's."
 )
 _ROWS = 20  # of the table
-_COLUMNS = 5  # beside the names of features
+_COLUMNS = 5  # beside the feature names
 _DRAWN = 14  # features in the figure
 _ROOM = 0.1  # of the width, from a number below the axis to the last
 
@@ -44,12 +44,16 @@ _ROOM = 0.1  # of the width, from a number below the axis to the last
 class Section:
     """A heading, a sentence or two, and their tables and drawings.
 
-    anchor: what a link to it ends in. code: a command to type. every_query: whether the page lists every query here.
+    Attributes:
+        anchor: The fragment of a link to it.
+        code: A command to type.
+        every_query: Whether the page lists every query here.
+
     """
 
     title: str
     text: str = ""
-    tables: tuple[tuple[str, Table], ...] = ()  # file name without its ending, table
+    tables: tuple[tuple[str, Table], ...] = ()  # file name without its suffix, table
     figures: tuple[Figure, ...] = ()
     anchor: str = "summary"
     code: str = ""
@@ -57,13 +61,13 @@ class Section:
 
 
 def twins_text(found: Findings) -> str:
-    """What leaks and what to do about it; empty where nothing does and no groups were given."""
+    """Return what leaks and what to do about it; empty if nothing does and no groups were given."""
     leaks = found.compared.twins
     return "" if leaks is None else " ".join(filter(None, (leaks.text, rest_text(found), leaks.advice)))
 
 
 def rest_text(found: Findings) -> str:
-    """What the method that is looked at gains on the queries without a near twin; empty where nothing leaks."""
+    """Describe the gain of the shown method on queries without a near-duplicate; empty if nothing leaks."""
     gain = found.on_twins.get(found.shown or "")
     if gain is None or gain.rest is None:
         return ""
@@ -76,7 +80,7 @@ def rest_text(found: Findings) -> str:
 
 
 def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
-    """Every method's gain over the baseline on test queries with a near twin and on the rest, with its file's name."""
+    """Return every method's gain over the baseline on leaked test queries and on the rest, with the file name."""
     leaks = found.compared.twins
     if leaks is None or not found.on_twins:
         return ()
@@ -105,7 +109,7 @@ _BOTH = {"plain": "value", "adapted": "value", "Δ": "signed"}
 
 
 def vectors_tables(gains: VectorGains) -> dict[str, Table]:
-    """Both lists, by cosine to the nearest training query, by fold, by method and by number of training queries."""
+    """Return both lists, by cosine to the nearest training query, fold, method and number of training queries."""
     against = f"p: {TEST_NAMES[gains.test]} against plain vectors"
     plain, adapted = (each.mean() for each in gains.lists)
     lists = {each: (plain[each], adapted[each], test) for each, test in gains.lists.tested(gains.test).items()}
@@ -133,7 +137,7 @@ def vectors_tables(gains: VectorGains) -> dict[str, Table]:
 
 
 def _both(what: str, rows: Mapping[str, tuple[float, float, Corrected]], caption: str) -> Table:
-    """With plain and with adapted vectors, and the test between them."""
+    """Return the values with plain and with adapted vectors, and the test between them."""
     told = [(name, plain, adapted, test.found.difference, test.p_holm) for name, (plain, adapted, test) in rows.items()]
     return Table(columns_of({what: "text", **_BOTH, "p, Holm": "p"}), tuple(told), caption)
 
@@ -168,18 +172,18 @@ def _by_fold(gains: VectorGains) -> Table:
 
 
 def vectors_section(found: Findings, gains: VectorGains) -> Section:
-    """Whether teaching the query vectors helps, by how much and for which queries."""
+    """Return the section on whether training the query vectors helps, by how much and for which queries."""
     text = " ".join([*gains.said, _VECTORS])
     return Section("Query vectors", text, tuple(vectors_tables(gains).items()), gain_by_cosine(found, gains), "vectors")
 
 
 def debiasing_tables(found: Debiasing) -> dict[str, Table]:
-    """All methods by people, where they judged; clicks have the main table."""
+    """Return all methods by human judgments, if any; clicks have the main table."""
     return {} if found.people is None else {"by-people": judged_by(found, found.people)}
 
 
 def judged_by(found: Debiasing, every: Differences) -> Table:
-    """Every method against the baseline, by one kind of judges."""
+    """Return every method against the baseline, by one kind of judgments."""
     kinds = {"method": "text", found.measure: "value", f"Δ {found.measure}": "signed"}
     kinds |= {"from": "signed", "to": "signed", "p": "p", "p, Holm": "p"}
     tested = {each.name: each for each in every.with_intervals(found.measure, found.test)}
@@ -196,12 +200,12 @@ def judged_by(found: Debiasing, every: Differences) -> Table:
 
 
 def debiasing_section(found: Debiasing) -> Section:
-    """Whether debiasing matters, by later clicks and by people."""
+    """Return the section on whether debiasing matters, by later clicks and by people."""
     return Section("Debiasing", " ".join(found.said), tuple(debiasing_tables(found).items()), anchor="debiasing")
 
 
 def human_tables(human: ByHumans, measure: str) -> dict[str, Table]:
-    """Every method's mean, and its difference from the baseline: by cheap labels, by people, and by both."""
+    """Return every method's mean and difference from the baseline: by cheap labels, by people, and by both."""
     names, base = list(human.human), human.baseline
     means = {name: human.mean(name, measure) for name in names}
     differences = {name: human.difference(name, base, measure) for name in names if name != base}
@@ -233,13 +237,13 @@ _BY_CHEAP = "What follows on single queries and groups of queries is by the chea
 
 
 def human_section(found: Findings, human: ByHumans) -> Section:
-    """Every method by a few human judgments and many cheap ones."""
+    """Return the section on every method by a few human judgments and many cheap ones."""
     text = " ".join([*human.said(found.measure), _BY_CHEAP])
     return Section("Human judgments", text, tuple(human_tables(human, found.measure).items()), anchor="human")
 
 
 def gap_lines(found: Findings) -> list[str]:
-    """What picking the best of its own models could reach, and how much of that gain each method has."""
+    """Return what picking the best of its own models could reach, and each method's share of that gain."""
     base = found.compared.baseline
     lines = []
     for each in found.oracles:
@@ -259,7 +263,7 @@ def gap_lines(found: Findings) -> list[str]:
 
 
 def oracle_section(found: Findings) -> Section:
-    """The conclusions first, then what the columns of the table are; a row for each method that is made of models."""
+    """Return conclusions, then the table's columns explained, with a row per method that stores models."""
     base, only = found.compared.baseline, any(each.relevant_only is not None for each in found.oracles)
     text = " ".join([*gap_lines(found), _UPPER_BOUND, *([_RELEVANT_ONLY] if only else []), _REACHABLE])
     kinds = {"method": "text", "models": "count", "MAP reached": "value", f"MAP of {base}": "value"}
@@ -278,12 +282,12 @@ def oracle_section(found: Findings) -> Section:
 
 
 def is_local(features: tuple[Use, ...]) -> bool:
-    """Whether a method has models of its own for some queries."""
+    """Whether a method has separate models for some queries."""
     return any(each.moved > 0 for each in features)
 
 
 def looked_at(found: Findings) -> str | None:
-    """The method whose models are shown beside the baseline's: with models by query if any has; the best of these."""
+    """Return the method to show beside the baseline: the best one, preferably with models by query."""
     known = [each for each in found.others if each.name in found.uses]
     best = max(
         known,
@@ -294,7 +298,7 @@ def looked_at(found: Findings) -> str | None:
 
 
 def features_section(found: Findings) -> Section:
-    """What the numbers are, which methods have none, and the main features."""
+    """Return the section that explains the numbers, the methods without any, and the main features."""
     text = (
         "The share of a feature is its part of what tells the candidates of a query apart: the spread of what it adds "
         "to their scores, divided by the sum of these spreads over all features; the mean over test queries. “Moved” "
@@ -307,7 +311,7 @@ def features_section(found: Findings) -> Section:
 
 
 def _features_table(found: Findings) -> Table:
-    """The main features: their shares as in the figure, by how much these move, and under the best of the others."""
+    """Return the main features: their shares as in the figure, how much these move, and shares under the best other."""
     name, sides = looked_at(found), _sides(found)
     columns = {each.told: each.shares for each in sides}
     if name is not None and is_local(found.uses[name]):
@@ -324,7 +328,7 @@ def _features_table(found: Findings) -> Table:
 
 
 def _features_figure(found: Findings) -> tuple[Figure, ...]:
-    """The main features under the baseline, under another method's global model, and under its models by query."""
+    """Draw the main features under the baseline, and under another method's global model and models by query."""
     sides = _sides(found)
     rows = []
     for feature in _largest_first(sides)[:_DRAWN]:
@@ -343,7 +347,7 @@ def _features_figure(found: Findings) -> tuple[Figure, ...]:
 
 
 class _Side(NamedTuple):
-    """Some models, their colour and mark, and the share of each feature under them."""
+    """Some models, their color and mark, and the share of each feature under them."""
 
     told: str
     look: tuple[str, str]
@@ -351,7 +355,7 @@ class _Side(NamedTuple):
 
 
 def _sides(found: Findings) -> list[_Side]:
-    """The baseline, and beside it the method looked at: its global model, where it has others, and what scores."""
+    """Return the baseline, and beside it the shown method: its global model, if it has others, and those that score."""
     name, base = looked_at(found), found.compared.baseline
     sides = []
     if base in found.uses:
@@ -367,7 +371,7 @@ def _sides(found: Findings) -> list[_Side]:
 
 
 def _largest_first(sides: Sequence[_Side], *others: dict[str, float]) -> list[str]:
-    """Every feature that counts: by its largest share under these models, then under others, then by name."""
+    """Return every feature with a share: by its largest share under these models, then under others, then by name."""
 
     def size(feature: str) -> tuple[float, float, str]:
         here = max((each.shares.get(feature, 0.0) for each in sides), default=0.0)
@@ -378,7 +382,7 @@ def _largest_first(sides: Sequence[_Side], *others: dict[str, float]) -> list[st
 
 
 def curves_section(found: Findings, curves: LearningCurves) -> Section:
-    """What the curves say and how they were made, with a table and a figure where there are any."""
+    """Return the section on learning curves, with a table and a figure if there are any."""
     title, anchor = "Learning curves", "curves"
     said = " ".join(curves.said(found.measure, found.test))
     if len(curves.sizes) < 2:
@@ -398,7 +402,7 @@ def curves_section(found: Findings, curves: LearningCurves) -> Section:
 
 
 def _curves_table(found: Findings, curves: LearningCurves) -> Table:
-    """A row per size: every method's value, and its paired test against the baseline at that size."""
+    """Return a row per size: every method's value, and its paired test against the baseline at that size."""
     tested = curves.against_baseline(found.measure, found.test)
     columns = [Column("training queries", "count")]
     for name in curves.names:
@@ -419,7 +423,7 @@ def _curves_table(found: Findings, curves: LearningCurves) -> Table:
 
 
 def _curves_figure(found: Findings, curves: LearningCurves) -> tuple[Figure, ...]:
-    """The main measure against the number of training queries, as far to twice as many wherever one begins."""
+    """Draw the main measure against the number of training queries, on a log scale."""
     first, last = curves.sizes[0], curves.sizes[-1]
     room = _ROOM * math.log(last / first)
     said = f"{found.measure} with more and more training queries"

@@ -1,4 +1,4 @@
-"""A table and the forms it is printed in: Markdown, LaTeX, CSV, HTML, terminal. Formats, and never computes."""
+"""A table and its output formats: Markdown, LaTeX, CSV, HTML, terminal. It formats, and never computes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEX = {
     "−": "$-$",
     "Δ": r"$\Delta$",
 }
-# What means something within a line; an underscore only at the edge of a word, & only where it begins an entity.
+# Characters with a meaning within a line; underscores only at the edge of a word, & only where it begins an entity.
 _MARKDOWN = re.compile(
     r"[\\`*]|<(?=[A-Za-z/!?])|&(?=#|[A-Za-z][A-Za-z0-9]*;)|\](?=[(\[:])|~(?=~)|(?<!\w)_|_(?!\w)|\[(?=[\^\]])"
 )
@@ -45,13 +45,13 @@ Cell = str | int | float | Tested | None
 
 @dataclass(frozen=True)
 class Column:
-    """A heading and how what is below it is written: text, value, signed, p, count, time, share or tested."""
+    """A heading and the format of its cells: text, value, signed, p, count, time, share or tested."""
 
     heading: str
     kind: str = "text"
 
     def written(self, cell: Cell) -> str:
-        """A cell as people read it."""
+        """Format a cell for people."""
         if cell is None or (isinstance(cell, float) and math.isnan(cell)):
             return ""
         if isinstance(cell, str):
@@ -67,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under headings, and a line on how they were made. `marked`: the row that is the answer."""
+    """Rows of cells under headings, and a line on how they were made. `marked`: the row of the answer."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -75,18 +75,18 @@ class Table:
     marked: int | None = None
 
     def written(self) -> list[list[str]]:
-        """Every cell as people read it."""
+        """Format every cell for people."""
         return [[column.written(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def markdown(self) -> str:
-        """As a Markdown table."""
+        """Format as a Markdown table."""
         head = [column.heading for column in self.columns]
         rule = ["---" if column.kind == "text" else "---:" for column in self.columns]
         lines = [_piped(each) for each in (head, rule, *self.written())]
         return "\n".join([*lines, *(["", self.caption] if self.caption else []), ""])
 
     def latex(self) -> str:
-        """As a LaTeX tabular with booktabs rules."""
+        """Format as a LaTeX tabular with booktabs rules."""
         kinds = "".join("l" if column.kind == "text" else "r" for column in self.columns)
         head = " & ".join(_tex(column.heading) for column in self.columns)
         body = [" & ".join(map(_tex, row)) + r" \\" for row in self.written()]
@@ -94,7 +94,7 @@ class Table:
         return "\n".join([*lines, r"\end{tabular}", *([f"% {self.caption}"] if self.caption else []), ""])
 
     def csv(self) -> str:
-        """As comma-separated values, numbers to the last bit."""
+        """Format as comma-separated values, with numbers to the last bit."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([column.heading for column in self.columns])
@@ -102,7 +102,7 @@ class Table:
         return out.getvalue()
 
     def html(self, name: str = "table") -> str:
-        """As an HTML table whose columns can be sorted. name: what a screen reader calls it, one of its own."""
+        """Format as an HTML table with sortable columns; `name` is its unique name for screen readers."""
         head = "".join(
             f'<th scope="col"{_aligned(column)}><button type="button">{html.escape(column.heading)}</button></th>'
             for column in self.columns
@@ -117,21 +117,21 @@ class Table:
 
 
 def columns_of(kinds: Mapping[str, str]) -> tuple[Column, ...]:
-    """Columns by their headings."""
+    """Return columns by their headings."""
     return tuple(Column(heading, kind) for heading, kind in kinds.items())
 
 
 def values_and_p(
     corner: str, headings: Mapping[str, str], rows: Mapping[str, Sequence[tuple[Cell, Cell]]], caption: str = ""
 ) -> Table:
-    """Rows by name, each of values with their p beside them. headings: of each value, and of its p."""
+    """Return rows by name, of values with their p beside them; `headings` map a value's heading to that of its p."""
     pairs = ((Column(value, "value"), Column(p, "p")) for value, p in headings.items())
     columns = (Column(corner), *chain.from_iterable(pairs))
     return Table(columns, tuple((name, *chain.from_iterable(cells)) for name, cells in rows.items()), caption)
 
 
 def _exact(cell: Cell) -> Cell:
-    """A cell as CSV holds it: a float to the last bit, what is not known as nothing."""
+    """Return a cell for CSV: a float to the last bit, an unknown value as None."""
     if isinstance(cell, Tested):
         return f"{cell.difference!r} p {cell.p!r}"
     if isinstance(cell, float):
@@ -154,9 +154,9 @@ def _aligned(column: Column) -> str:
 
 
 def plain_markdown(text: str, *, in_brackets: bool = False) -> str:
-    """Text from anywhere, so that Markdown shows it as it is: no tag, link or emphasis begins in it.
+    """Escape text so that Markdown shows it unchanged: no tag, link or emphasis begins in it.
 
-    in_brackets: it will stand between [ and ].
+    `in_brackets` is for text between [ and ].
     """
     return (_BRACKETED if in_brackets else _MARKDOWN).sub(r"\\\g<0>", text)
 

@@ -26,7 +26,7 @@ from querywise.retrieval.search import SearchResult
 
 
 def evaluations_table(found: Evaluated, test: str = "t") -> Group:
-    """Every run's averages, its paired tests against the first, and what it holds of all that was judged."""
+    """Return every run's means, its paired tests against the first, and how many of the judged documents it has."""
     if len(found.tables) == 1 and not found.coverage:
         return means_table(found.first)
     corrected = found.corrected(test)
@@ -63,14 +63,14 @@ def evaluations_table(found: Evaluated, test: str = "t") -> Group:
 
 
 def means_table(evaluation: Evaluation) -> Group:
-    """The averages of one evaluation."""
+    """Return the means of one evaluation."""
     table = _table("measure", "mean", rows=[(name, f"{value:.4f}") for name, value in evaluation.mean().items()])
     conventions = find_flavour(evaluation.flavour).conventions
     return Group(table, f"{len(evaluation)} queries, flavour {evaluation.flavour} ({conventions})")
 
 
 def comparison_table(compared: Compared, test: str = "t", only: str | None = None) -> Group:
-    """Every ranker's averages, and the paired test of each measure against the baseline. only: one of the measures."""
+    """Return every ranker's means, and the paired test of each measure against the baseline."""
     base = compared.baseline
     headings = [each for measure in compared.measures for each in (measure, "p") if only in (None, measure)]
     caption = (
@@ -94,13 +94,13 @@ def comparison_table(compared: Compared, test: str = "t", only: str | None = Non
 
 
 def twins_table(found: Findings) -> list[RenderableType]:
-    """What leaks from training to test, and what every method gains by it; nothing where nothing leaks."""
+    """Return what leaks from training to test, and every method's gain from it; empty if nothing leaks."""
     text = twins_text(found)
     return [*([text] if text else []), *(_shown(table) for _, table in twins_tables(found))]
 
 
 def vectors_table(found: Findings) -> list[RenderableType]:
-    """Whether teaching the query vectors helps, in words and tables; nothing where they do not learn."""
+    """Return whether training the query vectors helps, in words and tables; empty if they do not learn."""
     if found.vectors is None:
         return []
     tables = vectors_tables(found.vectors).values()
@@ -108,7 +108,7 @@ def vectors_table(found: Findings) -> list[RenderableType]:
 
 
 def debiasing_table(found: Findings) -> list[RenderableType]:
-    """Whether debiasing matters, and the table by people; nothing where there are no clicks."""
+    """Return whether debiasing matters, and the table by people; empty without clicks."""
     if found.debiasing is None:
         return []
     tables = debiasing_tables(found.debiasing).values()
@@ -116,7 +116,7 @@ def debiasing_table(found: Findings) -> list[RenderableType]:
 
 
 def human_table(found: Findings) -> list[RenderableType]:
-    """Every method by people and by cheap labels; nothing where people did not judge."""
+    """Return every method by people and by cheap labels; empty without human judgments."""
     if found.human is None:
         return []
     tables = human_tables(found.human, found.measure).values()
@@ -125,7 +125,7 @@ def human_table(found: Findings) -> list[RenderableType]:
 
 
 def _shown(table: Written) -> Table:
-    """A table of the report."""
+    """Convert a table of the report."""
     shown = plain_table([each.heading for each in table.columns], table.written())
     for column, written in zip(shown.columns, table.columns, strict=True):
         column.justify = "left" if written.kind == "text" else "right"
@@ -133,7 +133,7 @@ def _shown(table: Written) -> Table:
 
 
 def curves_table(curves: LearningCurves, measure: str, test: str = "t") -> Group:
-    """What every ranker reaches with more and more training queries, and what that says."""
+    """Return every ranker's values with more and more training queries, and the conclusions."""
     said = list(curves.said(measure, test))
     if len(curves.sizes) < 2:
         return Group(*said)
@@ -151,7 +151,7 @@ def curves_table(curves: LearningCurves, measure: str, test: str = "t") -> Group
 
 
 def classes_table(compared: Compared, measure: str) -> Group:
-    """Every ranker's average of one measure by class of query, with its paired test against the baseline."""
+    """Return every ranker's mean of one measure by class of query, with its paired test against the baseline."""
     classes = compared.classes
     headings = [each for name, chosen in classes.items() for each in (f"{name} ({int(chosen.sum())})", "p")]
     table = _table("method", *headings)
@@ -166,19 +166,19 @@ def classes_table(compared: Compared, measure: str) -> Group:
 
 
 def answers_table(answers: Sequence[SearchResult], by: str, grades: Mapping[str, int] | None = None) -> Group:
-    """Documents found, best first; with judgements the grade of each, blank where nobody judged it."""
+    """Return retrieved documents, best first; with judgments the grade of each, blank if it is not judged."""
     table = _table("", "score", "BM25 rank", *([] if grades is None else ["grade"]), "document")
     table.add_column("title and text", justify="left", overflow="fold")
     for rank, each in enumerate(answers, start=1):
         words = " · ".join(part for part in (each.title, each.snippet) if part)
         grade = [] if grades is None else [str(grades.get(each.document, ""))]
-        place = "" if each.bm25_rank is None else str(each.bm25_rank)  # vectors alone found it
+        place = "" if each.bm25_rank is None else str(each.bm25_rank)  # found by vectors alone
         table.add_row(str(rank), f"{each.score:.3f}", place, *grade, each.document, words)
     return Group(table, f"ranked by {by}")
 
 
 def examples_table(example: Example) -> Group:
-    """The best documents of one query under two rankers, each with its grade."""
+    """Return the top documents of one query under two rankers, each with its grade."""
     table = _table("", *(f"{name}: {value:.3f}" for name, value in zip(example.names, example.values, strict=True)))
     for column in table.columns:
         column.justify = "left"
@@ -189,7 +189,7 @@ def examples_table(example: Example) -> Group:
 
 
 def trials_table(tuned: Tuned[Ranker]) -> Table:
-    """What was tried, the chosen setting marked."""
+    """Return the settings tried, with the chosen one marked."""
     names = [name for name in tuned.parameters if len({str(trial.parameters[name]) for trial in tuned.tried}) > 1]
     where = "on valid" if tuned.folds is None else "by cross-validation"
     rows = [
@@ -204,7 +204,7 @@ def trials_table(tuned: Tuned[Ranker]) -> Table:
 
 
 def explanation_tables(explanation: Explanation, show: int) -> Group:
-    """The neighbours or models that score a query, and how its weights differ from the global model's."""
+    """Return the neighbors or models that score a query, and how its weights differ from the global model's."""
     found = explanation
     remarks = [f"About query {found.query_id}: {found.remark}."] if found.remark else []
     if found.is_global:
@@ -224,7 +224,7 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
 
 
 def reason_tables(found: Reason, show: int) -> Group:
-    """Why one document is above another: what each feature adds to the distance between their scores."""
+    """Explain why one document is above another: the contribution of each feature to the score difference."""
     where = "above" if found.difference > 0 else "below" if found.difference < 0 else "level with"
     parts: list[RenderableType] = [
         f"Query {found.query_id}: {found.above} is {where} {found.below} by {abs(found.difference):.4f}. "
@@ -283,7 +283,7 @@ def _shares_of_models(found: Explanation, show: int) -> list[RenderableType]:
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table of texts."""
+    """Return a table of strings."""
     table = _table(*headings, rows=rows)
     for column in table.columns:
         column.justify = "left"
@@ -291,7 +291,7 @@ def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table
 
 
 def _table(first: str, *others: str, rows: Sequence[Sequence[str]] = ()) -> Table:
-    """A table whose first column is to the left and the others to the right."""
+    """Return a table whose first column is aligned left and the others right."""
     from rich.box import SIMPLE_HEAD
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)

@@ -22,7 +22,7 @@ from querywise.report.tables import Table, plain_markdown
 from querywise.runtime.files import atomic_text, make_folder, refuse_link, refused_if_not_written
 from querywise.runtime.values import json_text
 
-# What is in some reports and not in others.
+# Tables that only some reports have.
 SOMETIMES = (
     "best-queries",
     "worst-queries",
@@ -42,7 +42,7 @@ SOMETIMES = (
     "by-number-of-candidates",
     "by-query-length",
 )
-# What begins a heading, a list, a quotation, a table or a definition.
+# Characters that begin a heading, a list, a quotation, a table or a definition.
 _LINE = re.compile(r"^(\d{0,9})((?<!\d)[#>+=|\[:~-]|(?<=\d)[.)](?=\s|$))")
 _LINKED = re.compile(r"\]\(figures/([\w.-]+\.svg)\)")
 
@@ -56,14 +56,14 @@ def write_report(
     origin: Origin | None = None,
     titles: Titles | None = None,
 ) -> Path:
-    """Write everything; returns the HTML file's path. origin: what it was made of; titles: of documents, by id."""
+    """Write everything and return the HTML file's path; `titles` are of documents, by id."""
     check_report_folder(folder)
     make_folder(folder / "figures")
     sections = contents(found, title, story, origin)
     queries = query_data(found, {} if titles is None else titles(titles_needed(found.compared)))
     for path in _older(folder):
         with refused_if_not_written(path):
-            path.unlink(missing_ok=True)  # what there is now is written anew
+            path.unlink(missing_ok=True)  # current data is written again
     for name, table in files_of(sections).items():
         _write(folder / f"{name}.csv", table.csv())
     main = files_of(sections)["table"]
@@ -87,20 +87,20 @@ def write_report(
 
 
 def check_report_folder(folder: Path) -> None:
-    """Refuse links where a report has folders of its own."""
+    """Raise DataError if a folder of the report is a link."""
     for name in ("figures", RANKINGS, "runs"):
         refuse_link(folder / name)
 
 
 def _write_runs(compared: Compared, folder: Path) -> None:
-    """Every method's ranking of the test queries as a TREC run, where its form can hold the ids."""
+    """Write every method's ranking of the test queries as a TREC run, if the format can hold the ids."""
     candidates = compared.judged.candidates
     if candidates.document_ids is not None and not unfit_for_runs((*candidates.query_ids, *candidates.document_ids)):
         write_runs((replace(run_of(compared, name), name=file_name(name)) for name in compared.names), folder)
 
 
 def _older(folder: Path) -> list[Path]:
-    """What an older report in the same folder may have that this one has not: some tables, and the figures it links."""
+    """Return files of an older report in the same folder that this one may lack: some tables, and linked figures."""
     page = folder / "report.md"
     linked = _LINKED.findall(page.read_text(encoding="utf-8", errors="replace")) if page.is_file() else []
     return [
@@ -111,7 +111,7 @@ def _older(folder: Path) -> list[Path]:
 
 
 def markdown_page(sections: Iterable[Section]) -> str:
-    """The report as Markdown, figures linked."""
+    """Format the report as Markdown with linked figures."""
     parts = []
     for number, section in enumerate(sections):
         parts.append(f"{'#' if number == 0 else '##'} {plain_markdown(' '.join(section.title.split()))}\n")
@@ -125,7 +125,7 @@ def markdown_page(sections: Iterable[Section]) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """Text of one or more lines, none of which begins a heading, a list, a quotation, a table or code."""
+    """Format text of one or more lines so that none begins a heading, a list, a quotation, a table or code."""
     return "\n".join(_LINE.sub(r"\1\\\2", plain_markdown(line.strip())) for line in text.split("\n"))
 
 
@@ -134,7 +134,7 @@ def _table(table: Table) -> str:
 
 
 def _value_rows(compared: Compared) -> Iterable[list[str]]:
-    """Every measure of every test query under every method."""
+    """Yield every measure of every test query under every method."""
     yield ["method", "query", *compared.measures]
     for name in compared.names:
         table = compared.evaluations[name]
@@ -143,7 +143,7 @@ def _value_rows(compared: Compared) -> Iterable[list[str]]:
 
 
 def _query_rows(compared: Compared) -> Iterable[list[str]]:
-    """What is known of every test query."""
+    """Yield what is known of every test query."""
     test = compared.judged
     nearest = nearest_distances(compared)
     relevant = relevant_documents(compared).tolist()

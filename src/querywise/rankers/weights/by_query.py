@@ -296,7 +296,7 @@ class WeightsByQuery(Fusion):
     After fit, `weights_` are w̄, one per run. `run_weights(candidates)` has the weights of each query.
 
     Raises:
-        DataError: A parameter is out of range, and data of fewer than two runs.
+        DataError: A parameter is out of range, or the data has fewer than two runs.
 
     >>> from querywise import WeightsByQuery
     >>> from querywise.data.judged import judged_by
