@@ -177,6 +177,24 @@ def test_exports_are_read_back_and_the_rules_are_as_they_say(folder: Path) -> No
     assert asked(desk, "GET", "/v1/judging/export?of=judge:nobody").status_code == 404
 
 
+def test_where_systems_stand_is_what_the_command_says(folder: Path) -> None:
+    runs = [folder / "a.trec", folder / "b.trec"]
+    desk = opened(folder, runs=runs)
+    assert get(desk, "/v1/judging")["stands"] is True
+    nothing = "a and b: nothing of the draw is judged yet."
+    assert get(desk, "/v1/judging/standing")["said"] == ["0 of 12 documents drawn are judged.", nothing]
+    for query, document in PAIRS[:BLOCK]:
+        post(desk, "grade", judge="ann", query=query, document=document, grade=int(document == "D1"))
+    said = get(desk, "/v1/judging/standing")["said"]
+    asked_for = ("--run", "a.trec", "--run", "b.trec", "--judged", "given.qrels", "--out", "next.tsv")
+    assert said == json.loads(run(folder, "next", *asked_for, "--json").stdout)["said"]
+    assert said[0] == "10 of 12 documents drawn are judged."
+    assert asked(opened(folder), "GET", "/v1/judging/standing").status_code == 404
+    (folder / "a.trec").write_text("q1 Q0 D9 1 1 a\n")
+    with pytest.raises(DataError, match="it was made of other runs"):
+        opened(folder, runs=runs)
+
+
 # Those who mean harm
 
 

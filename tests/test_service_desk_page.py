@@ -114,6 +114,9 @@ def test_two_judges_walk_to_the_end_by_keyboard_and_their_grades_are_read_back(
     )
     assert rows(bob, "agreement")[0][:2] == ["ann_lee, bob", "12"]
 
+    expect(bob.locator("#standing-panel")).to_contain_text("Say before how many you will judge")
+    bob.get_by_role("button", name="Look", exact=True).click()
+    expect(bob.locator("#standing-panel .said").first).to_have_text("12 of 12 documents drawn are judged.")
     log = (folder / "given.qrels.judged-log").read_text()
     by_bob = read_grades(taken_out(bob, "bob", folder))
     assert sum(map(len, by_bob.values())) == 12

@@ -68,6 +68,10 @@ def serve(
     collection: Annotated[
         Path | None, typer.Option(help="With --pairs: the text collection with the documents and queries.")
     ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --pairs: a run that the draw was made of, to tell where systems stand by DCG@10."),
+    ] = None,
     against: Against = None,
     log: Log = None,
     share: Share = 1.0,
@@ -80,7 +84,7 @@ def serve(
 
     With --pairs the page is for judging instead, by people with names: see docs/judging.md.
     """
-    if pairs is not None or collection is not None:
+    if pairs is not None or collection is not None or run:
         unused = (model, index, data, embed, against, log, demo or None)
         if pairs is None or collection is None or judge is None or any(each is not None for each in unused):
             raise DataError(
@@ -91,7 +95,7 @@ def serve(
         from querywise.service.desk import desk_api
 
         with shown(quiet=quiet):
-            desk = open_desk(pairs, collection, judge, token, queries)
+            desk = open_desk(pairs, collection, judge, token, queries, run or ())
         _run(desk, host, port, allowed_host, desk_api(desk))
         return
     if (model is None) != demo:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from querywise.data.collections import read_collection
 from querywise.data.judge_log import Pair
-from querywise.data.judgements import Grades, read_grades
+from querywise.data.judgements import Grades, grades_of, read_grades, read_judgements
+from querywise.data.runs import read_runs
 from querywise.errors import DataError
 from querywise.evaluation.agreement import agree
+from querywise.evaluation.next_judgments import estimate
 from querywise.jobs.next import is_draw, read_draw
 from querywise.service.desk import Desk, ShownDocument
 from querywise.service.judging import JudgesFile, require_token
 
 
-def open_desk(pairs: Path, collection: Path, judge: Path, token: str | None, queries: Path | None = None) -> Desk:
+def open_desk(
+    pairs: Path,
+    collection: Path,
+    judge: Path,
+    token: str | None,
+    queries: Path | None = None,
+    runs: Sequence[Path] = (),
+) -> Desk:
     """Read everything that the page shows.
 
     Args:
@@ -26,6 +36,7 @@ def open_desk(pairs: Path, collection: Path, judge: Path, token: str | None, que
         judge: Qrels beside which grades are kept.
         token: What requests must carry.
         queries: Texts of queries, where the collection has none.
+        runs: Those that a draw was made of; the page then tells where they stand, by DCG@10.
 
     Returns:
         The service behind the page.
@@ -37,6 +48,7 @@ def open_desk(pairs: Path, collection: Path, judge: Path, token: str | None, que
     require_token(judge, token)
     assert token is not None
     wanted, drawn = _pairs(pairs)
+    standing = _standing(pairs, judge, runs, drawn=drawn) if runs else None
     file, found = JudgesFile(judge), read_collection(collection, queries=queries)
     table = found.queries
     texts = {} if table is None else dict(zip(table.ids, table.texts or (), strict=False))
@@ -51,7 +63,21 @@ def open_desk(pairs: Path, collection: Path, judge: Path, token: str | None, que
         if document not in documents:
             raise DataError(f"Document {document!r} of query {query!r} in {pairs} is not in {collection}.")
     known = {query: text for query, _ in wanted if (text := texts[query]) is not None}
-    return Desk(file, wanted, known, documents, agreeing, drawn=drawn, token=token)
+    return Desk(file, wanted, known, documents, agreeing, drawn=drawn, token=token, standing=standing)
+
+
+def _standing(pairs: Path, judge: Path, runs: Sequence[Path], *, drawn: bool) -> Callable[[], list[str]]:
+    """Tell where systems stand by what is judged, whenever it is asked; tried once."""
+    if not drawn:
+        raise DataError(f"runs={runs[0].name!r}: {pairs} is no draw, so it does not tell where systems stand.")
+    systems, every = read_runs(runs), read_draw(pairs)
+
+    def said() -> list[str]:
+        known = grades_of(read_judgements(judge)) if judge.exists() else {}
+        return estimate(systems, every, known).said()
+
+    said()
+    return said
 
 
 def _pairs(path: Path) -> tuple[list[Pair], bool]:

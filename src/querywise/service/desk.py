@@ -59,7 +59,8 @@ class Desk(Hosting):
 
     file: where grades are kept. pairs: what is to be judged. drawn: whether the pairs are a draw, to be judged from
     the first on; else the documents of a query come together. queries, documents: their texts. agreeing: how far
-    two judges agree: the share of equal grades, and weighted kappa with its interval.
+    two judges agree: the share of equal grades, and weighted kappa with its interval. standing: where the systems of a
+    draw stand, in sentences; None where they are not known.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class Desk(Hosting):
         *,
         drawn: bool,
         token: str,
+        standing: Callable[[], list[str]] | None = None,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(limits, token)
+        self.standing = standing
         for name in {each for pair in pairs for each in pair}:
             if not name.isprintable() or " " in name:
                 raise DataError(f"{name!r} cannot be judged: an id with a space or a control character in it.")
@@ -182,6 +185,13 @@ class DeskRoutes:
         """How far every two judges agree."""
         return json_response(await self._run(self._agreements))
 
+    async def standing(self) -> Response:
+        """Where the systems of the draw stand; only where their runs are known."""
+        standing = self._desk.standing
+        if standing is None:
+            raise ApiError(404, "no_runs", "The service was started without the runs of the systems.")
+        return json_response(await self._run(lambda: schema.StandingsResponse(standing())))
+
     async def export(
         self, of: Annotated[str, Query(max_length=110, description="judge:NAME, median, majority or notes.")]
     ) -> Response:
@@ -210,6 +220,7 @@ class DeskRoutes:
             graded_twice=sum(each > 1 for each in number),
             in_turn=number.index(0) if 0 in number else len(number),
             drawn=desk.drawn,
+            stands=desk.standing is not None,
             judges=[schema.JudgedBy(name, count) for name, count in graded.items()],
             rules={str(rule): said for rule, said in RULES.items()},
         )
@@ -358,6 +369,7 @@ def desk_api(desk: Desk) -> Api:
         ("/v1/judging", routes.state, schema.JudgingState),
         ("/v1/judging/pair", routes.pair, schema.PairToJudge),
         ("/v1/judging/agreement", routes.agreement, schema.AgreementResponse),
+        ("/v1/judging/standing", routes.standing, schema.StandingsResponse),
     ):
         description = app.describe(None, shown)
         app.add_api_route(path, looked_up, methods=["GET"], openapi_extra=description, response_class=Response)

@@ -288,7 +288,10 @@ class JudgedBy(Struct):
 
 
 class JudgingState(Struct):
-    """What there is to judge, and how far it is. `in_turn`: how many pairs from the first on somebody has graded."""
+    """What there is to judge, and how far it is. `in_turn`: how many pairs from the first on somebody has graded.
+
+    `stands`: whether it can be told where systems stand.
+    """
 
     file: str
     highest: int
@@ -298,6 +301,7 @@ class JudgingState(Struct):
     graded_twice: int
     in_turn: int
     drawn: bool
+    stands: bool
     judges: list[JudgedBy]
     rules: dict[str, str]
 
@@ -332,6 +336,12 @@ class PairAgreement(Struct):
     same: float | None
     weighted_kappa: tuple[float, float, float] | None
     problem: str | None = None
+
+
+class StandingsResponse(Struct):
+    """Where every two systems stand by what is judged, in sentences."""
+
+    said: list[str]
 
 
 class AgreementResponse(Struct):

@@ -2,7 +2,7 @@
 
 import { ask, Problem, TOKEN } from "./asking.js";
 import { at, counted, make } from "./elements.js";
-import { showPanels, takeOut } from "./panels.js";
+import { showPanels, showStanding, takeOut } from "./panels.js";
 import { say } from "./views.js";
 
 const NAME = "querywise.judge";
@@ -225,6 +225,9 @@ at("token-form").addEventListener("submit", (event) => {
 at("export-panel").addEventListener("click", (event) => {
   const { of } = event.target.dataset;
   if (of) attempt(() => takeOut(of));
+});
+at("standing-panel").addEventListener("click", (event) => {
+  if ("stand" in event.target.dataset) attempt(showStanding);
 });
 at("keys").append(...LINES.flatMap(([keys, does]) => [
   make("dt", {}, ...keys.split(" ").map((key) => (key === "–" ? " – " : make("kbd", { text: key })))), make("dd", { text: does })]));

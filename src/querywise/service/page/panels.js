@@ -18,6 +18,8 @@ function table(heads, rows) {
 export function showPanels(state, judge) {
   showProgress(state, judge);
   showExport(state);
+  at("standing-panel").hidden = !state.stands;
+  if (state.stands && !at("standing-panel").firstChild) closeStanding();
   if (state.judges.filter(({ graded }) => graded > 0).length > 1) showAgreement();
   else panel("agreement", "Agreement", make("p", { class: "about", text: "Told once two judges have graded the same documents." }));
 }
@@ -27,6 +29,17 @@ function showProgress({ judges, pairs, graded, graded_twice: twice, in_turn: tur
     ...judges.map((each) => [each.name === judge ? `by ${each.name} (you)` : `by ${each.name}`, many(each.graded), many(pairs - each.graded)])];
   const about = drawn ? `querywise next counts grades from the first of its file on without a gap: ${many(turn)} of ${counted(pairs, "document")} now.` : null;
   panel("progress", "Decided and left", table(["graded", "documents", "left"], rows), about && make("p", { class: "about", text: about }));
+}
+
+function closeStanding(...said) {
+  panel("standing", "Where the systems stand", ...said.map((text) => make("p", { class: "said", text })),
+    make("p", { class: "about", text: "Say before how many you will judge: who looks often and stops at the first verdict errs in more than 5 % of cases." }),
+    make("button", { type: "button", class: "plain", "data-stand": true, text: said.length ? "Look again" : "Look" }));
+}
+
+/** What is decided, when somebody asks. */
+export async function showStanding() {
+  closeStanding(...(await ask("standing", "/v1/judging/standing")).said);
 }
 
 async function showAgreement() {
