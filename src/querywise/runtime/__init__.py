@@ -1,1 +1,1 @@
-"""What every other package uses: arrays, compiled code, threads, workers, files, progress."""
+"""The foundation of all other packages: arrays, compiled code, threads, workers, files, progress."""

@@ -1,4 +1,4 @@
-"""The array types of every signature, the one way to freeze an array, and the one to hand a frozen one to a kernel."""
+"""Array types for signatures, and how to make arrays read-only or pass read-only ones to compiled kernels."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Arrays = dict[str, NDArray[np.generic]]  # of any type, by name
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-# np.einsum of numpy's own arrays: it does not look for other kinds first, which takes as long as the sums of a query.
+# np.einsum without numpy's dispatch to other array types, which takes as long as the sums of one query.
 sums_of_products: Callable[..., Floats] = getattr(np.einsum, "__wrapped__", np.einsum)
 
 
 def frozen(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    """A read-only view of `array`; the array itself stays as it is."""
+    """Return a read-only view of `array`; the array itself stays writable."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def for_kernels(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    """An array as compiled kernels take it: itself, or of one that is marked read-only a view without the mark.
+    """Return an array that compiled kernels accept: the array itself, or a writable view of a read-only one.
 
-    Kernels are compiled for writable arrays, and would be compiled again for those in memory that processes share, all
-    of which are marked. The array keeps its mark; kernels only read the view.
+    Kernels are compiled for writable arrays, and would be compiled again for the read-only arrays in memory shared
+    between processes. The array stays read-only; kernels only read the view.
     """
     if array.flags.writeable:
         return array
@@ -45,7 +45,7 @@ def for_kernels(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
 
 
 class _Unmarked:
-    """The same memory without the mark; keeps it from being given back."""
+    """The same memory marked as writable; it keeps the original array alive."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array

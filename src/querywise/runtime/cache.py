@@ -1,7 +1,7 @@
-"""A memo for grids: within `caching()`, what several settings share is computed once by `cached`.
+"""A cache for grids of settings: within `caching()`, `cached` computes what several settings share only once.
 
-Curvature does not depend on k or on the prior, a view not on the learner: a grid of settings on the same data fits each
-of them a single time. Outside `caching()` nothing is remembered.
+Curvature does not depend on k or on the prior, and a view does not depend on the learner: a grid of settings on the
+same data fits each of them once. Outside `caching()` nothing is cached.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from querywise.runtime.parameters import is_fitted, parameters_of
 
 _Value = TypeVar("_Value")
-_ROOM = 2_000_000_000  # bytes of arrays remembered at most
+_ROOM = 2_000_000_000  # bytes of cached arrays at most
 
 _memory: ContextVar[_Memory | None] = ContextVar("querywise_sharing", default=None)
 
 
 class _Memory:
-    """Values by key, the least recently used forgotten when they take too much room."""
+    """Values by key; the least recently used are evicted when they take too much memory."""
 
     def __init__(self, only: tuple[str, ...]) -> None:
         self.only = only
@@ -38,7 +38,7 @@ class _Memory:
             return found
         value = make()
         size = _size(value)
-        self._values[key] = (of, value, size)  # `of` is kept, so that no identity in the key is given to something else
+        self._values[key] = (of, value, size)  # keep `of` alive, so that its id in the key is not reused
         self._used += size
         while self._used > _ROOM and len(self._values) > 1:
             self._used -= self._values.popitem(last=False)[1][2]
@@ -47,9 +47,9 @@ class _Memory:
 
 @contextlib.contextmanager
 def caching(*only: str) -> Iterator[None]:
-    """Remember what `cached` makes until the block ends; inside another such block, until that one ends.
+    """Cache what `cached` computes until the block ends; a nested block uses the outer block's cache.
 
-    only: what to remember, where it is not everything: telling settings apart takes longer than what is made quickly.
+    `only` limits caching to these kinds of values: for cheap ones, comparing settings takes longer than computing.
     """
     if _memory.get() is not None:
         yield
@@ -63,7 +63,7 @@ def caching(*only: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_caching() -> Iterator[None]:
-    """Neither store nor use cached values while the block runs, so that timings are those of the work alone."""
+    """Neither store nor use cached values while the block runs, so that timings measure the work itself."""
     token = _memory.set(None)
     try:
         yield
@@ -72,7 +72,7 @@ def not_caching() -> Iterator[None]:
 
 
 def cached(what: str, settings: object, of: object, make: Callable[[], _Value]) -> _Value:  # of any type
-    """What `make` makes of some data at some settings; a second time, the very same object where that is remembered."""
+    """Return what `make` computes from some data with some settings; a cached value is the same object each time."""
     memory = _memory.get()
     if memory is None or (memory.only and what not in memory.only):
         return make()
@@ -80,7 +80,7 @@ def cached(what: str, settings: object, of: object, make: Callable[[], _Value]) 
 
 
 def signature(thing: object, of: Callable[[Any], Hashable] = id) -> Hashable:  # of any type
-    """What tells one setting from another: values by value, estimators by class and parameters, data by `of`."""
+    """Return a hashable key for settings: values by value, estimators by class and parameters, data by `of`."""
     if thing is None or type(thing) is str:
         return thing
     if isinstance(thing, (str, int, float, np.generic)):

@@ -1,4 +1,4 @@
-"""The one place that uses numba: a typed decorator for functions that are compiled on first use."""
+"""The only module that uses numba: typed decorators for functions that are compiled on first use."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _Result = TypeVar("_Result")
 
 
 def compiled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Compile `function` when it is first called, keep the machine code on disk, release the GIL while it runs."""
+    """Compile `function` on its first call, cache the machine code on disk, and release the GIL while it runs."""
     return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True))
 
 
 def compiled_loosely(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """The same, where sums may be added up in any order, several numbers at a time."""
-    freedom = {"reassoc", "contract", "nsz"}  # but infinities stay infinities
+    """Compile like `compiled`, but let sums be reordered, so that several numbers are added at a time."""
+    freedom = {"reassoc", "contract", "nsz"}  # infinities stay infinities
     return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, fastmath=freedom))
 
 
 def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """The same of a part of other compiled functions, put into each of its callers."""
+    """Compile a helper of other compiled functions, which is inlined into each of its callers."""
     return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, forceinline=True))
 
 
@@ -66,28 +66,28 @@ def _put_eight_bytes(_: Any, text: Any, __: Any, ___: Any) -> Any:
     return types.none(text, types.uint64, types.uint64), made
 
 
-# For compiled functions alone. How many of the lowest bits of a number are 0; 64 of 0.
+# For use in compiled functions only. The number of trailing zero bits; 64 for 0.
 trailing_zeros = cast("Callable[[np.uint64], np.uint64]", intrinsic(_trailing_zeros))
-# The bytes from a place on as one number, the first in its lowest byte; whoever calls sees to it that there are eight.
+# Eight bytes from an offset as one number, the first byte lowest; the caller ensures that there are eight.
 eight_bytes = cast("Callable[[NDArray[np.uint8], np.uint64], np.uint64]", intrinsic(_eight_bytes))
-# Such a number written as bytes from a place on; there must be room for eight.
+# Write such a number as eight bytes at an offset; there must be room for them.
 put_eight_bytes = cast("Callable[[NDArray[np.uint8], np.uint64, np.uint64], None]", intrinsic(_put_eight_bytes))
 
 
 def kept_in(function: Callable[_Parameters, _Result]) -> str | None:
-    """The folder that the machine code of a compiled function is kept in; None where there is no place for it."""
+    """Return the folder that caches a compiled function's machine code, or None if it cannot be cached."""
     folder: str | None = cast("Any", function).stats.cache_path
     return folder
 
 
 def _kept(function: Any, **how: Any) -> Any:
-    """The function as numba compiles it, its machine code kept on disk where there is a place for it."""
-    how["no_cfunc_wrapper"] = True  # nobody calls them from C, and its wrappers take a while to compile
+    """Compile a function with numba, caching its machine code on disk if possible."""
+    how["no_cfunc_wrapper"] = True  # they are never called from C, and the wrappers are slow to compile
     if _no_place:
         return numba.njit(**how)(function)
     try:
         return numba.njit(cache=True, **how)(function)
-    except RuntimeError:  # neither the package's folder nor the home folder can be written to
+    except RuntimeError:  # neither the package's folder nor the home folder is writable
         tried, folder = numba.config.CACHE_DIR, _private_folder()
         folder = None if folder == tried else folder
         place = "nowhere" if folder is None else f"in {folder} until it is removed"
@@ -100,12 +100,12 @@ def _kept(function: Any, **how: Any) -> Any:
         if folder is None:
             _no_place.append(True)
         else:
-            numba.config.CACHE_DIR = folder  # for all that follow
+            numba.config.CACHE_DIR = folder  # for all functions compiled later
         return _kept(function, **how)
 
 
 def _private_folder() -> str | None:
-    """A folder for temporary files that belongs to this user alone; None where there cannot be one."""
+    """Return a temporary folder that only this user can access, or None if there cannot be one."""
     folder = Path(tempfile.gettempdir(), f"querywise-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -116,11 +116,11 @@ def _private_folder() -> str | None:
     return str(folder) if own and os.access(folder, os.W_OK) else None
 
 
-_no_place: list[bool] = []  # not empty once nothing can be kept
+_no_place: list[bool] = []  # not empty once caching has failed
 
 
 class _Announcer(event.Listener):  # type: ignore[misc]
-    """Says in the progress line that something is being compiled, which happens once on a machine."""
+    """Shows in the progress display that code is being compiled, which happens once per machine."""
 
     def on_start(self, _: object) -> None:
         compiling.begin()
@@ -135,7 +135,7 @@ event.register("numba:compile", _Announcer())
 
 @compiled
 def sort_by(scores: Floats, order: Ints) -> None:
-    """Put `order` into ascending order of scores by merging longer and longer runs; equal ones stay in their order."""
+    """Sort `order` by ascending score with a bottom-up merge sort; ties keep their order."""
     n, width = len(order), 1
     source, target = order, np.empty(n, np.int64)
     while width < n:
@@ -157,7 +157,7 @@ def sort_by(scores: Floats, order: Ints) -> None:
 
 @compiled
 def ascending(scores: Floats) -> Ints:
-    """The numbers of the scores in ascending order; equal ones in their own order."""
+    """Return the indices of the scores in ascending order; ties keep their order."""
     order = np.empty(len(scores), np.int64)
     for i in range(len(scores)):
         order[i] = i
@@ -167,10 +167,10 @@ def ascending(scores: Floats) -> Ints:
 
 @compiled
 def smallest(values: Floats, k: int) -> float:
-    """The k-th smallest of some values.
+    """Return the k-th smallest value.
 
-    They are divided around one of them until it is the one. Whether a value is smaller moves a count and not the next
-    instruction: nobody can tell beforehand.
+    Quickselect: the values are partitioned around a pivot until the k-th remains. Partitioning is branch-free, since
+    the processor cannot predict whether a value is smaller than the pivot.
     """
     own, low, high = values.copy(), 0, len(values) - 1
     while low < high:
@@ -181,7 +181,7 @@ def smallest(values: Floats, k: int) -> float:
             high = below - 1
             continue
         equal = _moved_down(own, below, high, pivot, True)
-        if k - 1 < equal or equal == low:  # not a number
+        if k - 1 < equal or equal == low:  # or a NaN
             return float(pivot)
         low = equal
     return float(own[k - 1])
@@ -189,7 +189,7 @@ def smallest(values: Floats, k: int) -> float:
 
 @compiled
 def _moved_down(own: Floats, low: int, high: int, pivot: float, equal: bool) -> int:
-    """Move what is below a pivot, or equal to it, to the beginning of a part, and say where that ends."""
+    """Move values below (or equal to) a pivot to the beginning of a range; return where they end."""
     end = low
     for i in range(low, high + 1):
         value = own[i]

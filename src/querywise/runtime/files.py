@@ -1,6 +1,6 @@
-"""Files read whole and written whole: a reader never gets a partial file, an interrupt loses nothing.
+"""Reading and writing of files: readers never get a partial file, and an interrupted write loses nothing.
 
-And their checksums: of a file, and of a manifest, which carries its own.
+Also checksums of files, and of manifests, which contain their own checksum.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ SEAL = "sha256"
 
 _HERE = -100  # AT_FDCWD: relative paths are relative to the working folder
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
-_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV}  # of systems and file systems that cannot
+# errors of systems and file systems that lack the call
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV}
 
 PathLike = str | os.PathLike[str]
 
 _Found = TypeVar("_Found")
 _LONGEST = 1_000_000_000  # bytes of a stored text
-_READINGS = 50  # of a folder that is replaced all the time
-_LOOKS = 3  # at an output folder that another writer may be replacing
+_READINGS = 50  # attempts to read a folder that keeps being replaced
+_LOOKS = 3  # checks of an output folder that another writer may be replacing
 
 
 def paths_of(data: PathLike | Sequence[PathLike]) -> list[Path]:
-    """One path or several, as a list."""
+    """Return one path or several as a list."""
     return [Path(data)] if isinstance(data, (str, os.PathLike)) else [Path(each) for each in data]
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, or a DataError that says why there is none."""
+    """Return the content of a file. Raise DataError if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -62,12 +63,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The content of a UTF-8 file, without its byte-order mark."""
+    """Return the content of a UTF-8 file, without its byte-order mark."""
     return as_text(read_bytes(path), path)
 
 
 def as_text(content: bytes, path: Path) -> str:
-    """The text of a UTF-8 file, from its content."""
+    """Decode the content of a UTF-8 file."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -76,22 +77,22 @@ def as_text(content: bytes, path: Path) -> str:
 
 @contextlib.contextmanager
 def atomic_text(path: Path) -> Iterator[TextIO]:
-    """Write beside `path`, then rename: until the block ends well, what was there before stays."""
+    """Write beside `path`, then rename: until the block succeeds, the previous file stays."""
     with atomic_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as out:
         yield out
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole: until all is written, what was there before stays."""
+    """Write a whole file: until everything is written, the previous file stays."""
     with atomic_file(path) as beside:
         beside.write_bytes(content)
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, then renamed: until the block ends well, what was there before stays.
+    """Yield a path beside `path` to write to, then rename it: until the block succeeds, the previous file stays.
 
-    So do its permissions.
+    The file's permissions stay the same.
     """
     check_writable(path)
     with refused_if_not_written(path), part_beside(path) as beside:
@@ -107,9 +108,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def append_bytes(path: Path, content: bytes, *, after: int, like: Path) -> None:
-    """Write to the end of a regular file, after so many bytes, and to the disk; what follows them is dropped.
+    """Write to a regular file at offset `after`, dropping what followed, and sync it to disk.
 
-    like: the file whose permissions a new one gets, if it is there.
+    A new file gets the permissions of `like`, if that exists.
     """
     mode = stat.S_IMODE(like.stat().st_mode) if like.is_file() else None
     new = not path.exists()
@@ -136,7 +137,7 @@ def append_bytes(path: Path, content: bytes, *, after: int, like: Path) -> None:
 
 @contextlib.contextmanager
 def refused_if_not_written(path: Path) -> Iterator[None]:
-    """Refuse with a DataError what the system refuses while the block writes to `path`."""
+    """Raise DataError for an OSError while the block writes to `path`."""
     try:
         yield
     except OSError as error:
@@ -145,7 +146,7 @@ def refused_if_not_written(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Write a folder beside `path`, then put it there: until the block ends well, what was there before stays whole."""
+    """Write a folder beside `path`, then move it there: until the block succeeds, the previous folder stays whole."""
     check_folder(path)
     target = path.resolve()
     make_folder(target.parent)
@@ -160,26 +161,26 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def replace_folder(made: Path, path: Path) -> None:
-    """Put a finished folder in the place of another, which is then removed.
+    """Replace a folder by a finished one and remove the old one.
 
-    In one step where the system can exchange two paths. Elsewhere there is a moment in which nothing is at `path`; if
-    the process ends just then, `recover_folder` puts the old folder back.
+    This is one step if the system can exchange two paths. Elsewhere there is a moment with nothing at `path`; if the
+    process ends just then, `recover_folder` restores the old folder.
     """
     for each in (*made.rglob("*"), made):
         _sync(each)
     aside = _aside(path)
     with locked(lock_beside(path)):
         _refuse_foreign(aside)
-        shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed after its folder was in place
+        shutil.rmtree(aside, ignore_errors=True)  # left by a run that was killed after the replacement
         if not path.exists() or not any(path.iterdir()):
-            os.replace(made, path)  # an empty folder is replaced like a file
+            os.replace(made, path)  # replaces an empty folder as it would a file
         elif exchange(made, path):
             os.rename(made, aside)
         else:
             os.rename(path, aside)
             try:
                 os.rename(made, path)
-            except BaseException:  # an interrupt too
+            except BaseException:  # including interrupts
                 os.rename(aside, path)
                 raise
         _sync(path.parent)
@@ -187,25 +188,25 @@ def replace_folder(made: Path, path: Path) -> None:
 
 
 def recover_folder(path: Path) -> None:
-    """Put back the folder that a killed run had moved away from `path` and not yet replaced, if there is one."""
+    """Restore the old folder at `path` if a killed run had moved it away and not yet replaced it."""
     target = path.resolve()
     aside = _aside(target)
     if target.exists() or aside.is_symlink() or not aside.is_dir():
         return
-    with contextlib.suppress(OSError), locked(lock_beside(target)):  # whoever may not write here only reads
+    with contextlib.suppress(OSError), locked(lock_beside(target)):  # without write permission, only read
         if not target.exists():
             os.rename(aside, target)
 
 
 def read_steadily(folder: Path, manifest: str, read: Callable[[], _Found]) -> _Found:
-    """What `read` finds in a folder of several files; read again if the folder was replaced meanwhile."""
+    """Return what `read` returns for a folder of several files, reading again if the folder was replaced meanwhile."""
     for _ in range(_READINGS):
         recover_folder(folder)
         before = _generation(folder, manifest)
         try:
             found = read()
         except (QuerywiseError, OSError):
-            recover_folder(folder)  # waits for a writer who has just moved the old folder away
+            recover_folder(folder)  # waits for a writer that has just moved the old folder away
             if _generation(folder, manifest) == before and not (before is None and _is_being_replaced(folder)):
                 raise
             continue
@@ -215,13 +216,13 @@ def read_steadily(folder: Path, manifest: str, read: Callable[[], _Found]) -> _F
 
 
 def _is_being_replaced(folder: Path) -> bool:
-    """Whether a writer holds the place of a folder, at which there may be nothing for a moment."""
+    """Return whether a writer is replacing a folder, so that there may be nothing at its path for a moment."""
     target = folder.resolve()
     return _aside(target).exists() or lock_beside(target).exists()
 
 
 def _generation(folder: Path, manifest: str) -> tuple[int, ...] | None:
-    """What is another once the folder or its manifest has been replaced."""
+    """Return a value that changes when the folder or its manifest is replaced."""
     try:
         whole, file = folder.stat(), (folder / manifest).stat()
     except OSError:
@@ -239,9 +240,9 @@ def _aside(path: Path) -> Path:
 
 
 def _sync(path: Path) -> None:
-    """Have the system write a file, or the names in a folder, to the disk."""
+    """Sync a file, or the names in a folder, to disk."""
     if os.name == "nt" and path.is_dir():
-        return  # no such thing there
+        return  # Windows cannot sync folders
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -250,7 +251,7 @@ def _sync(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse an output that cannot be written, before any long work is done for it."""
+    """Raise DataError if a file cannot be written, before any long work is done for it."""
     parent = path.absolute().parent
     if path.is_dir():
         raise DataError(f"{path}: this is a folder; name a file to write.")
@@ -261,7 +262,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that cannot be made or written to, before any long work is done for it."""
+    """Raise DataError if a folder cannot be created or written to, before any long work is done for it."""
     for _ in range(_LOOKS):
         problem = _problem_of(path)
         if problem is None:
@@ -271,18 +272,18 @@ def check_folder(path: Path) -> None:
 
 
 def _problem_of(path: Path) -> str | None:
-    """Why a folder cannot be made or written to; also of one that another writer replaces at this very moment."""
+    """Return why a folder cannot be created or written to, or None; another writer may be replacing it right now."""
     whole = path.absolute()
     there, found = next((each, found) for each in (whole, *whole.parents) if (found := _found(each)) is not None)
     if not stat.S_ISDIR(found.st_mode):
         return f"the folder cannot be made ({there} is a file)."
-    if os.access(there, os.W_OK) or _found(there) != found:  # another one by now
+    if os.access(there, os.W_OK) or _found(there) != found:  # replaced meanwhile
         return None
     return f"no permission to write in the folder {there}."
 
 
 def _found(path: Path) -> os.stat_result | None:
-    """What is there, asked once: another writer may put a folder aside at any moment."""
+    """Return the status of a path from a single call: another writer may move a folder away at any moment."""
     try:
         return path.stat()
     except (OSError, ValueError):
@@ -290,7 +291,7 @@ def _found(path: Path) -> os.stat_result | None:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Make a folder to write several files to, or say why that cannot be."""
+    """Create a folder for several files. Raise DataError if that fails."""
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
@@ -300,25 +301,30 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
 
 
 def make_own_folder(path: Path, mode: int = 0o777) -> None:
-    """Make a folder that nobody named, within an output or beside it; a link there is refused, not followed."""
+    """Create a folder that the user did not name, in or beside an output. Raise ForeignError if a link is there."""
     refuse_link(path)
     make_folder(path, mode)
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a link where a folder that nobody named is to be: it may lead to anybody's files."""
+    """Raise ForeignError for a link where an internal folder belongs: it may lead to anyone's files."""
     if path.is_symlink():
         raise ForeignError(path)
 
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """A kind of folder that is written as a whole: how it is recognised, and the refusals of other paths.
+    """A kind of folder that is written as a whole: how it is recognized, and the errors for other paths.
 
-    a_file, other: the messages for a file, and for a folder that holds something else. manifest: the file that every
-    such folder has. belongs: which names may be in it; stray: the message for another. makes_parents: whether its
-    parent folders are made. in_place: whether its files are replaced one by one, and not the folder as a whole.
-    unfinished: names that a killed run leaves in a new folder, which is then like an empty one.
+    Attributes:
+        a_file: the message for a file.
+        other: the message for a folder that holds something else.
+        manifest: the file that every such folder has.
+        belongs: returns whether a name may be in the folder.
+        stray: the message for a name that may not.
+        makes_parents: whether parent folders are created.
+        in_place: whether files are replaced one by one rather than the folder as a whole.
+        unfinished: returns whether a killed run leaves a name in a new folder, which then counts as empty.
     """
 
     a_file: str | None = None
@@ -331,7 +337,7 @@ class OutputFolder:
     unfinished: Callable[[str], bool] | None = None
 
     def check(self, path: Path) -> None:
-        """Refuse a path that the folder cannot have, before any long work is done for it."""
+        """Raise DataError for a path that cannot be such a folder, before any long work is done for it."""
         parent = path.absolute().parent
         if self.a_file is not None and (found := _found(path)) is not None and not stat.S_ISDIR(found.st_mode):
             raise DataError(f"{path}: {self.a_file}")
@@ -341,7 +347,7 @@ class OutputFolder:
         if path.is_dir() and not self.in_place and not os.access(parent, os.W_OK):
             raise DataError(f"{path}: no permission to write in the folder {parent}.")
         names: list[str] = []
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # nothing there, perhaps for a moment
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # nothing there, perhaps only for a moment
             names = sorted(each.name for each in path.iterdir())
         whole = [name for name in names if self.unfinished is None or not self.unfinished(name)]
         if whole and self.manifest is not None and self.manifest not in whole:
@@ -353,10 +359,10 @@ class OutputFolder:
 
 @contextlib.contextmanager
 def regular_file(path: Path, folder: Path) -> Iterator[BinaryIO]:
-    """A file opened for reading: a regular one that lies in the folder, wherever links on the way lead.
+    """Open a regular file for reading that lies in the folder after resolving links.
 
-    Anything else, such as a device or a pipe that nobody writes to, is refused with a DataError and never waited for.
-    A file that is not there is a FileNotFoundError.
+    Raise DataError for anything else, such as a device or a pipe, without waiting for it; raise FileNotFoundError if
+    there is no file.
     """
     try:
         real = path.resolve(strict=True)
@@ -364,7 +370,7 @@ def regular_file(path: Path, folder: Path) -> Iterator[BinaryIO]:
             raise DataError(f"{path}: leads to {real}, outside of the folder. Copy the file into it.")
         if not stat.S_ISREG(real.stat().st_mode):
             raise DataError(f"{path}: not a regular file.")
-        # Without blocking: it may have been replaced by a pipe meanwhile.
+        # Open without blocking: a pipe may have replaced it meanwhile.
         number = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
         raise
@@ -379,7 +385,7 @@ def regular_file(path: Path, folder: Path) -> Iterator[BinaryIO]:
 
 
 def read_regular_file(path: Path, folder: Path, at_most: int) -> bytes:
-    """The content of a regular file that lies in the folder, of so many bytes at most; see `regular_file`."""
+    """Return the content of a regular file in the folder, of at most so many bytes; see `regular_file`."""
     with regular_file(path, folder) as file:
         size = os.fstat(file.fileno()).st_size
         if size > at_most:
@@ -388,7 +394,7 @@ def read_regular_file(path: Path, folder: Path, at_most: int) -> bytes:
 
 
 def read_stored_text(path: Path) -> str:
-    """The text of a regular file that lies in its folder, of what was stored by a program and may be from elsewhere."""
+    """Return the text of a regular file that a program stored in its folder; the file may come from elsewhere."""
     try:
         return as_text(read_regular_file(path, path.parent, _LONGEST), path)
     except FileNotFoundError:
@@ -396,13 +402,13 @@ def read_stored_text(path: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Where the user's cached files are: under `XDG_CACHE_HOME`, or in `~/.cache`."""
+    """Return the folder of the user's cached files: under `XDG_CACHE_HOME`, or in `~/.cache`."""
     home = os.environ.get("XDG_CACHE_HOME", "").strip()
     return (Path(home) if home else Path.home() / ".cache") / "querywise"
 
 
 def parse_json(content: str | bytes, path: Path) -> Json:
-    """What a file of JSON holds, from its content."""
+    """Parse the content of a JSON file."""
     try:
         found: Json = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -411,14 +417,14 @@ def parse_json(content: str | bytes, path: Path) -> Json:
 
 
 def map_array(path: Path, folder: Path) -> NDArray[generic]:
-    """The array of a regular `.npy` file that lies in the folder, mapped into memory: it is as large as it says.
+    """Memory-map the array of a regular `.npy` file in the folder, after checking its size.
 
-    Anything else is refused with a DataError; a file that is not there is a FileNotFoundError.
+    Raise DataError for anything else; raise FileNotFoundError if there is no file.
     """
-    import numpy as np  # whoever only reads or writes text need not wait for it
+    import numpy as np  # text-only users need not wait for this import
 
     with regular_file(path, folder):
-        pass  # it is one
+        pass  # only check that it is one
     try:
         found = np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # noqa: BLE001 - a header written to do harm could raise anything
@@ -429,7 +435,7 @@ def map_array(path: Path, folder: Path) -> NDArray[generic]:
 
 
 def checksum_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -438,13 +444,13 @@ def checksum_of(path: Path) -> str:
 
 
 def crc32_of(path: Path) -> int:
-    """The CRC-32 of a file's bytes, which is quick, and shows damage though not forgery."""
+    """Return the CRC-32 of a file's bytes, a fast check for damage, but not for forgery."""
     with open(path, "rb") as file:
         return crc32_of_open(file)
 
 
 def crc32_of_open(file: BinaryIO) -> int:
-    """The CRC-32 of a file that is open."""
+    """Return the CRC-32 of an open file."""
     found = 0
     while piece := file.read(_PIECE):
         found = zlib.crc32(piece, found)
@@ -452,22 +458,22 @@ def crc32_of_open(file: BinaryIO) -> int:
 
 
 def sealed(manifest: Mapping[str, Json]) -> dict[str, Json]:
-    """A manifest with a checksum of all else that it says."""
+    """Return a manifest with a checksum of its other entries."""
     return {**manifest, SEAL: digest_of(manifest)}
 
 
 def is_sealed(manifest: Mapping[str, Json]) -> bool:
-    """Whether a manifest says what it said when it was sealed."""
+    """Return whether a manifest's checksum is correct."""
     return manifest.get(SEAL) == digest_of({name: each for name, each in manifest.items() if name != SEAL})
 
 
 def digest_of(content: Mapping[str, Json]) -> str:
-    """The checksum of a manifest without its checksum."""
+    """Return the checksum of a manifest, excluding its own checksum."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Let two paths change places; False, and nothing done, where the system cannot do it in one step."""
+    """Exchange two paths in one step; return False, with nothing done, if the system cannot."""
     names = os.fsencode(first), os.fsencode(second)
     try:
         system = ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,8 @@
-"""Requests to other machines: the one module that sends any, each within bounds of bytes and time.
+"""HTTP requests to other machines, each with limits on bytes and time. No other module sends requests.
 
-No redirect is followed, so the headers of a request reach the origin that the caller names and no other. An answer is
-read in pieces, up to a bound that the caller sets. Errors are one line, and hold no value of a header that was sent.
-Only Python's standard library is needed: the scripts of an export have this text in them.
+Redirects are not followed, so request headers reach only the origin that the caller names. A response is read in
+pieces, up to the caller's limit. Errors are one line and contain no header values. Only Python's standard library is
+needed, because exported scripts include this module's source.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-PIECE = 65_536  # bytes that are read at once
-EXCERPT = 10_000  # bytes that are read of an answer whose status is an error
+PIECE = 65_536  # bytes per read
+EXCERPT = 10_000  # bytes read of an error response
 PORTS = {"http": 80, "https": 443}
-PUBLIC = {"accept", "content-type"}  # headers whose values are no secrets
+PUBLIC = {"accept", "content-type"}  # headers whose values are not secret
 
 Failure = Literal["unreachable", "late", "broken", "refused"]
 
 
 class RequestError(Exception):
-    """Why a request has no answer, in one line.
+    """The reason why a request failed, in one line.
 
-    kind: `unreachable` where no connection was made, `late` where its time was over, `broken` where the connection or
-    its HTTP was, `refused` where the answer breaks a rule, so that asking again would not help.
+    `kind` is `unreachable` if no connection was made, `late` if time ran out, `broken` if the connection or its HTTP
+    failed, and `refused` if the response breaks a rule, so that a retry would not help.
     """
 
     def __init__(self, kind: Failure, message: str) -> None:
@@ -40,7 +40,7 @@ class RequestError(Exception):
 
 
 class HttpResponse(NamedTuple):
-    """An answer: its status, its content, for how many seconds the server asks to be left alone, and what to hide."""
+    """A response: its status, its content, the seconds to wait before a retry, and the secrets to hide."""
 
     status: int
     content: bytes
@@ -48,7 +48,7 @@ class HttpResponse(NamedTuple):
     secrets: tuple[str, ...]
 
     def shown(self, length: int) -> str:
-        """The beginning of the content, on one line, without what must not be shown."""
+        """Return the beginning of the content, on one line, with secrets hidden."""
         return one_line(self.content[:EXCERPT].decode(errors="replace"), self.secrets, length)
 
 
@@ -62,9 +62,16 @@ def ask(
     silence: float,
     seconds: float,
 ) -> HttpResponse:
-    """Send one request to an address that the operator named; a RequestError where no answer came.
+    """Send one request to an address that the operator configured. Raise RequestError if there is no response.
 
-    largest: bytes of an answer. silence: seconds without a sign of the server. seconds: for everything together.
+    Args:
+        method: the HTTP method.
+        url: the address.
+        body: the content to send.
+        headers: the headers to send.
+        largest: the most bytes of a response.
+        silence: seconds to wait for any sign of the server.
+        seconds: the time limit for the whole request.
     """
     sent = dict(headers or {})
     secrets = secrets_in(sent)
@@ -91,7 +98,7 @@ def ask(
 
 
 def split_url(url: str) -> SplitResult:
-    """The parts of an address; refused if it cannot be asked, or has a name or password in it."""
+    """Return the parts of a URL. Raise RequestError if it is invalid or contains credentials."""
     try:
         parts = urlsplit(url)
         sound = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0 and parts.username is None
@@ -103,32 +110,32 @@ def split_url(url: str) -> SplitResult:
 
 
 def port_of(parts: SplitResult) -> int:
-    """The port of an address, by its scheme unless it is named."""
+    """Return the port of a URL, by default that of its scheme."""
     return parts.port or PORTS[parts.scheme]
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of an address: what requests and their headers belong to."""
+    """Return scheme, host and port of a URL, the unit to which requests and their headers belong."""
     parts = split_url(url)
     return f"{parts.scheme}://{parts.hostname}:{port_of(parts)}"
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse a value that HTTP cannot send; the message has its header's name alone."""
+    """Raise RequestError for a header value that HTTP cannot send; the message contains only the header's name."""
     for name, value in headers.items():
         if not all(" " <= letter <= "~" or "\xa0" <= letter <= "\xff" or letter == "\t" for letter in value):
             raise RequestError("refused", f"the value of {name} has a letter that HTTP headers cannot hold")
 
 
 def secrets_in(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What of some headers appears in no message: their values, and the last words of these; the longest first."""
+    """Return what no message may contain: header values and their last words, the longest first."""
     values = [value for name, value in headers.items() if name.lower() not in PUBLIC]
     found = {part for value in values for part in (value.strip(), *value.split()[-1:]) if part}
     return tuple(sorted(found, key=len, reverse=True))
 
 
 def one_line(text: str, secrets: tuple[str, ...], length: int) -> str:
-    """The beginning of a text, on one line, with *** for every secret."""
+    """Return the beginning of a text on one line, with *** for every secret."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split())[:length])
@@ -136,7 +143,7 @@ def one_line(text: str, secrets: tuple[str, ...], length: int) -> str:
 
 @contextlib.contextmanager
 def connected(parts: SplitResult, silence: float, until: float) -> Iterator[HTTPConnection]:
-    """A connection that ends with the block, or when its time is over, however slowly bytes keep coming."""
+    """Yield a connection that is closed at the end of the block or of its time, however slowly bytes keep coming."""
     host, port, over, line = parts.hostname or "", port_of(parts), threading.Event(), opened(parts, silence, until)
 
     def end() -> None:
@@ -152,7 +159,7 @@ def connected(parts: SplitResult, silence: float, until: float) -> Iterator[HTTP
         connection = HTTPConnection(host, port)
         if parts.scheme == "https":
             line = trusted().wrap_socket(line, server_hostname=host, do_handshake_on_connect=False)
-            line.do_handshake()  # not before `end` can find the line
+            line.do_handshake()  # after `end` can find the socket
             connection = HTTPSConnection(host, port, context=trusted())
         connection.sock = line
         yield connection
@@ -168,7 +175,10 @@ def connected(parts: SplitResult, silence: float, until: float) -> Iterator[HTTP
 
 
 def opened(parts: SplitResult, silence: float, until: float) -> socket.socket:
-    """A socket connected to the first address of a host that takes it; a silent one leaves the others their time."""
+    """Return a socket to the first address of a host that accepts.
+
+    An unresponsive address leaves time for the others.
+    """
     problem = "it has no address"
     try:
         places = socket.getaddrinfo(parts.hostname, port_of(parts), type=socket.SOCK_STREAM)
@@ -178,7 +188,7 @@ def opened(parts: SplitResult, silence: float, until: float) -> socket.socket:
         share = (until - time.monotonic()) / (len(places) - tried)
         try:
             line = socket.socket(family, kind, protocol)
-        except OSError as error:  # of a family that this system lacks
+        except OSError as error:  # an address family that this system lacks
             problem = str(error)
             continue
         try:
@@ -194,12 +204,15 @@ def opened(parts: SplitResult, silence: float, until: float) -> socket.socket:
 
 @cache
 def trusted() -> ssl.SSLContext:
-    """Which certificates are believed; read once."""
+    """Return the trusted certificates, which are read once."""
     return ssl.create_default_context()
 
 
 def read_within(answer: HTTPResponse, largest: int) -> bytes:
-    """The content of an answer; refused if it is a redirect, or larger than that. Of an error only the beginning."""
+    """Return a response's content.
+
+    Raise RequestError for redirects and oversized content; read only the start of errors.
+    """
     if 300 <= answer.status < 400:
         named = re.match(r"(?:https?:)?//(?:[^/?#]*@)?([^/?#]{1,100})", answer.headers.get("Location", ""))
         where = f" to {named[1]}" if named else ""

@@ -1,7 +1,7 @@
-"""Locks between processes that write to one place. The system takes a lock back when its process ends, however it ends.
+"""Locks between processes that write to the same path. The system releases a lock when its process ends for any reason.
 
-A lock file is removed by whoever held it. One that is left over belongs to a process that was killed, holds nobody up,
-and is removed by the next.
+The process that holds a lock removes its file. A leftover lock file belongs to a process that was killed; it blocks
+nobody, and the next process removes it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from querywise.errors import DataError
 
 try:
     import fcntl
-except ImportError:  # a system without such locks, as Windows
+except ImportError:  # systems without such locks, such as Windows
     fcntl = None  # type: ignore[assignment]
 
-_AGAIN_SECONDS = 0.02  # until a lock that was held is tried again
-_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}  # what file systems without locks answer
+_AGAIN_SECONDS = 0.02  # between attempts to get a lock
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}  # errors of file systems without locks
 _FOREIGN = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}  # links, folders, files, sockets
 _KINDS = {stat.S_IFREG: "a file that was not made here, or a hard link to one", stat.S_IFDIR: "a folder"}
 
@@ -33,10 +33,10 @@ _WRITERS = 100  # to one path at the same time
 
 @contextlib.contextmanager
 def locked(path: Path, *, busy: str | None = None, seconds: float = 0.0) -> Iterator[bool]:
-    """Hold the lock file `path` while the block runs; False where the file system has no locks.
+    """Hold the lock file `path` while the block runs; yield False if the file system has no locks.
 
-    busy: refuse with this message if another process holds it for so many seconds, and say which; without, wait until
-    it is free.
+    If another process holds the lock, wait for it; with `busy`, wait at most so many seconds, then raise DataError with
+    this message and the holder's name.
     """
     held = None if fcntl is None else _acquire(path, busy, time.monotonic() + seconds)
     if held is None:
@@ -49,15 +49,17 @@ def locked(path: Path, *, busy: str | None = None, seconds: float = 0.0) -> Iter
         )
         yield True
     finally:
-        with contextlib.suppress(OSError):  # one that is left over holds nobody up
-            path.unlink(missing_ok=True)  # first: whoever waits sees that the file is another, and opens that
+        with contextlib.suppress(OSError):  # a leftover file blocks nobody
+            # before the release: waiting processes then see a different file and open that
+            path.unlink(missing_ok=True)
         os.close(held)
 
 
 def try_lock(path: Path, *, folder: bool) -> int | None:
-    """Open and lock a folder, or a file, which is made; None if another process has it. The caller closes it.
+    """Open and lock a folder, or a file, which is created. Return None if another process holds the lock.
 
-    Raises NoLocksError where the file system has no locks, ForeignError where a link or the like is at the path.
+    The caller closes it. Raises NoLocksError if the file system has no locks, ForeignError if there is a link or
+    something else at the path.
     """
     if fcntl is None:
         raise NoLocksError
@@ -73,15 +75,15 @@ def try_lock(path: Path, *, folder: bool) -> int | None:
             raise
         if is_still(path, opened):
             return opened
-        os.close(opened)  # it was put in its place, or removed, before it was locked
+        os.close(opened)  # it was renamed or removed before it was locked
 
 
 class NoLocksError(OSError):
-    """The file system has no locks."""
+    """An error for file systems without locks."""
 
 
 class ForeignError(DataError):
-    """Something is at a path that no run leaves there, such as a link: what it leads to belongs to somebody else."""
+    """An error for something that no run creates at a path, such as a link: its target belongs to somebody else."""
 
     def __init__(self, path: Path) -> None:
         found = "a file of another kind"
@@ -92,7 +94,10 @@ class ForeignError(DataError):
 
 
 def _open_own(path: Path, *, folder: bool = False) -> int:
-    """Open a folder, or a file, which is made; anything else that is there is refused, never followed or waited for."""
+    """Open a folder, or a file, which is created.
+
+    Raise ForeignError for anything else, without following or waiting.
+    """
     flags = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
     try:
         opened = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -109,7 +114,7 @@ def _open_own(path: Path, *, folder: bool = False) -> int:
 
 def _acquire(path: Path, busy: str | None, until: float) -> int | None:
     while True:
-        path.parent.mkdir(exist_ok=True)  # whoever held the lock may have removed the folder
+        path.parent.mkdir(exist_ok=True)  # the lock's previous holder may have removed the folder
         try:
             opened = _open_own(path)
         except FileNotFoundError:
@@ -148,7 +153,7 @@ def _lock(opened: int, *, wait: bool) -> None:
 
 
 def is_still(path: Path, opened: int) -> bool:
-    """Whether a path still names what was opened."""
+    """Return whether a path still names the open file."""
     try:
         there, ours = os.lstat(path), os.fstat(opened)
     except FileNotFoundError:
@@ -158,12 +163,14 @@ def is_still(path: Path, opened: int) -> bool:
 
 @contextlib.contextmanager
 def part_beside(path: Path, *, folder: bool = False) -> Iterator[Path]:
-    """An empty file or folder beside `path` that no other process writes to, removed at the end if it is still there.
+    """Yield an empty file or folder beside `path` that no other process writes to.
 
-    What a killed process of this user left under the name is written over. Where there is a link or the like, or
-    something of another user's, another name is taken.
+    Remove it at the end if it still exists.
+
+    Leftovers of this user's killed processes are overwritten. If a link or another user's file has the name, another
+    name is used.
     """
-    # While folders change places, the name of a part is for a moment that of the old folder, which nobody may take.
+    # While folders are exchanged, the part's name briefly holds the old folder, which nobody may take.
     with locked(lock_beside(path)) if folder else contextlib.nullcontext():
         beside, held = _free_part(path, folder)
     try:
@@ -174,7 +181,7 @@ def part_beside(path: Path, *, folder: bool = False) -> Iterator[Path]:
 
 
 def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
-    """The first name that no process holds, and the lock on it; any name where there are no locks."""
+    """Return the first path that no process holds, and the lock on it; any path if there are no locks."""
     for number in range(1, _WRITERS + 1):
         beside = path.with_name(f".{path.name}.part" if number == 1 else f".{path.name}.{number}.part")
         try:
@@ -183,7 +190,7 @@ def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
             held = try_lock(beside, folder=folder)
         except NoLocksError:
             break
-        # Put in its place just now, or left by somebody else.
+        # Just renamed, or left by another user.
         except (FileNotFoundError, PermissionError, FileExistsError, ForeignError):
             if number == _WRITERS or not path.parent.is_dir():
                 raise
@@ -196,7 +203,7 @@ def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
 
 
 def _made(beside: Path, folder: bool) -> bool:
-    """Make a part; False where there is one already."""
+    """Create a part; return False if it already exists."""
     try:
         if folder:
             beside.mkdir()
@@ -208,7 +215,7 @@ def _made(beside: Path, folder: bool) -> bool:
 
 
 def _require_own(beside: Path) -> None:
-    """Refuse what another user made: what is written into it, and what it becomes, would be that user's."""
+    """Raise ForeignError for another user's file: that user would own what is written into it."""
     if os.name != "nt" and os.lstat(beside).st_uid != os.geteuid():
         raise ForeignError(beside)
 
@@ -223,7 +230,7 @@ def _clear(beside: Path, held: int | None) -> None:
 
 
 def _remove(beside: Path, held: int | None) -> None:
-    """Remove a part that was not put in its place; under its name there may be another process's by now."""
+    """Remove a part that was not renamed, unless another process now owns the name."""
     ours = held is None or is_still(beside, held)
     if ours and beside.is_dir():
         shutil.rmtree(beside, ignore_errors=True)
@@ -234,5 +241,5 @@ def _remove(beside: Path, held: int | None) -> None:
 
 
 def lock_beside(path: Path) -> Path:
-    """The lock file of whoever puts a folder at a path."""
+    """Return the lock file for replacing a folder at a path."""
     return path.with_name(f".{path.name}.lock")

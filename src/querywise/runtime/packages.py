@@ -1,4 +1,4 @@
-"""Packages that are not always installed."""
+"""Optional packages."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from querywise.errors import DataError
 
 
 class Package(NamedTuple):
-    """An optional package that a class needs, which it names in its attribute `package`.
+    """An optional package that a class needs, named in the class attribute `package`.
 
-    name: what it is imported by. install: the command that installs it.
+    Attributes:
+        name: the name to import it by.
+        install: the command that installs it.
     """
 
     name: str
     install: str
 
     def missing(self, user: str) -> str | None:
-        """A sentence on what to install, where it is not installed. user: what needs it."""
+        """Return a sentence that tells how to install the package that `user` needs, or None if it is installed."""
         return (
             None if find_spec(self.name) else f"{user} needs the package {self.name}. Install it with: {self.install}"
         )
 
     def load(self, user: str) -> ModuleType:
-        """The package, loaded now."""
+        """Import and return the package."""
         if problem := self.missing(user):
             raise DataError(problem)
         return importlib.import_module(self.name)

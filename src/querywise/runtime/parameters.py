@@ -1,4 +1,4 @@
-"""What an estimator was constructed with: its parameters by name, an unfitted copy of it, numbers given as shares."""
+"""Parameters of estimators: by name, for unfitted copies, and numbers given as shares."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _Thing = TypeVar("_Thing")
 
 
 def parameter_names(kind: type) -> list[str]:
-    """The names of the constructor's arguments, which are the names it stores them under."""
+    """Return the names of the constructor's arguments, which are also the names of their attributes."""
     return [name for name in inspect.signature(kind).parameters if name != "self"]
 
 
-def parameters_of(thing: object) -> dict[str, Any]:  # of any class, with arguments of any type
-    """The arguments an estimator was constructed with."""
+def parameters_of(thing: object) -> dict[str, Any]:  # any class, with arguments of any type
+    """Return the arguments that an estimator was constructed with."""
     return {name: getattr(thing, name) for name in parameter_names(type(thing))}
 
 
 def unfitted(thing: _Thing) -> _Thing:
-    """A new one with the same parameters that has learned nothing, so that fitting it does not change the original."""
+    """Return an unfitted copy with the same parameters, so that fitting it does not change the original."""
     if isinstance(thing, type):
         raise DataError(f"{thing.__name__} is a class; expected an object of it: {thing.__name__}(…).")
     if not hasattr(thing, "fit"):
@@ -31,14 +31,14 @@ def unfitted(thing: _Thing) -> _Thing:
     return type(thing)(**parameters_of(thing))
 
 
-def is_fitted(thing: object) -> bool:  # of any class
-    """Whether it has learned anything: learned names end in an underscore."""
+def is_fitted(thing: object) -> bool:  # any class
+    """Return whether an estimator has learned anything: names of learned values end in an underscore."""
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(thing, name)]
     return any(name.endswith("_") and not name.startswith("_") for name in (*getattr(thing, "__dict__", {}), *slots))
 
 
 def forget_derived(thing: _Thing) -> None:
-    """Drop what cached properties hold, which an estimator must do when it learns anew."""
+    """Drop cached properties, which an estimator must do when it is fitted again."""
     for name in [name for name in vars(thing) if _is_derived(thing, name)]:
         del vars(thing)[name]
 
@@ -47,8 +47,8 @@ def _is_derived(thing: object, name: str) -> bool:
     return isinstance(getattr(type(thing), name, None), cached_property)
 
 
-def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:  # whatever there is inside of an estimator
-    """How much of memory or disk what an estimator has learned takes: arrays and texts, each counted once.
+def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:  # any object inside an estimator
+    """Return the size in bytes of an estimator's learned arrays and texts, each counted once.
 
     >>> from types import SimpleNamespace
     >>> learned_bytes(SimpleNamespace(k=3, weights_=memoryview(bytes(16)), model_="a forest"))
@@ -72,7 +72,7 @@ def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:  # whatever 
 
 
 def number_of(k: float, available: int, what: str, *, beyond: bool = False) -> int:
-    """A number of queries from a number or a share of those available; `beyond` allows for more than there are.
+    """Return a number of queries, given as a number or a share of those available; `beyond` allows more than available.
 
     >>> number_of(7, 100, "k"), number_of(0.25, 100, "k"), number_of(1.0, 100, "k")
     (7, 25, 100)

@@ -1,8 +1,8 @@
-"""Progress of long work: silent in a library, shown on stderr where the command line asks for it; and its end.
+"""Progress of long work: silent in a library, shown on stderr by the command line; and clean interruption.
 
-Work reports progress through `track`, `doing` and `announce`; only `shown` (used by the command line) draws anything.
-Without a terminal that is a line now and then, for logs and for who reads them. Work that is stopped from outside, by
-Ctrl-C or by SIGTERM, says what is kept of it.
+Work reports progress through `track`, `doing` and `announce`; only `shown` (used by the command line) displays it.
+Without a terminal, a line is written now and then, for logs. Work that is stopped by Ctrl-C or SIGTERM reports which
+results are kept.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from rich.console import Console
 
-_AGAIN = 0.05  # seconds until an interrupt that was swallowed is sent again
+_AGAIN = 0.05  # seconds until a swallowed interrupt is sent again
 
-FIRST = 10.0  # seconds before the first line: what ends before says nothing
-EVERY = 30.0  # seconds between lines, at least
-_SHARE = 0.1  # of the time so far, at least, between lines: a long run says less and less
-_MOST = 4  # labels in a line
-_PATIENCE = 1.0  # seconds for a line that is being written at the end; nobody may be reading it
-_SLOWER = 10  # how many times as long as those before: these were read, not computed
+FIRST = 10.0  # seconds before the first line: shorter work stays silent
+EVERY = 30.0  # minimum seconds between lines
+_SHARE = 0.1  # minimum share of the elapsed time between lines: long runs report less and less often
+_MOST = 4  # labels per line
+_PATIENCE = 1.0  # seconds to wait at the end for a line being written, since its reader may hang
+_SLOWER = 10  # times as long as earlier steps: those were read from disk, not computed
 
 COMPILING = "Compiling, the first time only"
 SWITCH = "QUERYWISE_PROGRESS"  # the environment variable that turns progress off
@@ -38,11 +38,11 @@ _Item = TypeVar("_Item", covariant=True)
 
 _display: ContextVar[_Display | None] = ContextVar("querywise_progress", default=None)
 
-_on_screen: list[_Display] = []  # what is drawn now; threads do not inherit the variable above
+_on_screen: list[_Display] = []  # displays in use; threads do not inherit the variable above
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """Return a duration in readable form.
 
     >>> duration(8.3), duration(100), duration(4000)
     ('8 s', '2 min', '1.1 h')
@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class _Task:
-    """Something that goes on: since when, how much of it is done, and how long its parts took."""
+    """A running task: its start, how much is done, and how long its steps took."""
 
     label: str
     total: int | None
@@ -62,20 +62,20 @@ class _Task:
     began: float
     latest: float
     done: int = 0
-    counted: int = 0  # the parts whose time is known
-    spent: float = 0.0  # on them
+    counted: int = 0  # steps with known time
+    spent: float = 0.0  # seconds for them
     longest: float = 0.0
-    expected: float = 0.0  # seconds in all, by what is known before; 0 where nothing is
+    expected: float = 0.0  # expected seconds in total, if known; else 0
 
     def advance(self, now: float) -> None:
         took = now - self.latest
-        if took > _SLOWER * self.longest:  # those before were kept from another run, or nearly empty
+        if took > _SLOWER * self.longest:  # earlier steps were cached or nearly empty
             self.counted, self.spent = 0, 0.0
         self.counted, self.spent, self.longest = self.counted + 1, self.spent + took, max(self.longest, took)
         self.done, self.latest = self.done + 1, now
 
     def left(self, now: float) -> float | None:
-        """The seconds it goes on, if the other parts take as long as those so far; None where that is not known."""
+        """Return the seconds left if the remaining steps take as long as those so far; None if unknown."""
         if self.total is None:
             return None
         if not self.counted:
@@ -91,14 +91,14 @@ class _Task:
 
 
 class Lines:
-    """What goes on, and a thread that writes a line about it now and then; for a `with` statement.
+    """Running tasks, and a thread that writes a progress line now and then; a context manager.
 
-    named: a label whose time is told also when it is over, such as that of compiling.
+    The time of tasks with the label `named`, such as compiling, is also reported after they end.
     """
 
     def __init__(self, named: str = "") -> None:
         self._named = named
-        self._over = 0.0  # seconds of what has the name, since the last line
+        self._over = 0.0  # seconds of tasks with that label since the last line
         self._tasks: dict[int, _Task] = {}
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -115,7 +115,7 @@ class Lines:
         self._thread.join(_PATIENCE)
 
     def begin(self, label: str, total: int | None, unit: str = "") -> int:
-        """Something begins; its number is returned."""
+        """Start a task and return its number."""
         now = time.monotonic()
         with self._lock:
             number = next(self._numbers)
@@ -123,26 +123,26 @@ class Lines:
         return number
 
     def advance(self, task: int) -> None:
-        """One more part of it is done."""
+        """Record one more finished step of a task."""
         with self._lock:
             self._tasks[task].advance(time.monotonic())
 
     def expect(self, label: str, seconds: float) -> None:
-        """What has this label takes about so long in all."""
+        """Set the expected total seconds of the tasks with a label."""
         with self._lock:
             for each in self._tasks.values():
                 each.expected = seconds if each.label == label else each.expected
 
     def end(self, task: int) -> None:
-        """It is over."""
+        """End a task."""
         with self._lock:
             ended = self._tasks.pop(task)
             if ended.label == self._named:
                 self._over += time.monotonic() - ended.began
 
     def say(self, text: str) -> None:
-        """A line at once."""
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        """Write a line immediately."""
+        with contextlib.suppress(OSError, ValueError):  # the reader is gone
             sys.stderr.write(f"progress: {text}\n")
             sys.stderr.flush()
 
@@ -154,7 +154,7 @@ class Lines:
             wait = max(EVERY, _SHARE * (now - self._began))
 
     def _line(self, now: float) -> str:
-        """What is done and about how long it will take: all of it where that is known, else the part at hand."""
+        """Return a line on what is done and the time left, of everything if known, else of the current task."""
         with self._lock:
             tasks = list(self._tasks.values())
             over, self._over = self._over, 0.0
@@ -185,7 +185,7 @@ class _Display(Protocol):
 
 
 class Ongoing:
-    """A label shown while something goes on in any thread, however often at once; `seconds`: how long it did in all."""
+    """A label shown while something runs in any thread, possibly several times at once; `seconds` is the total time."""
 
     def __init__(self, label: str) -> None:
         self.seconds = 0.0
@@ -196,7 +196,7 @@ class Ongoing:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """One more has begun."""
+        """Record that one more has begun."""
         with self._lock:
             self._depth += 1
             if self._depth == 1:
@@ -205,7 +205,7 @@ class Ongoing:
                 self._task = (_on_screen[-1], _on_screen[-1].begin(self._label, None))
 
     def end(self) -> None:
-        """One of them has ended."""
+        """Record that one has ended."""
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
@@ -217,7 +217,10 @@ class Ongoing:
 
 
 def track(items: _Listed[_Item], label: str, unit: str = "") -> Iterator[_Item]:
-    """The items one by one, with a progress bar where one is shown. unit: what the items are, such as queries."""
+    """Yield the items one by one, with a progress bar if progress is shown.
+
+    `unit` says what they are, such as queries.
+    """
     display = _display.get()
     if display is None:
         yield from items
@@ -233,7 +236,7 @@ def track(items: _Listed[_Item], label: str, unit: str = "") -> Iterator[_Item]:
 
 @contextlib.contextmanager
 def doing(label: str) -> Iterator[None]:
-    """Report what is being done while the block runs."""
+    """Show a label while the block runs."""
     display = _display.get()
     task = None if display is None else display.begin(label, None)
     try:
@@ -244,19 +247,19 @@ def doing(label: str) -> Iterator[None]:
 
 
 def is_shown() -> bool:
-    """Whether progress is shown."""
+    """Return whether progress is shown."""
     return _display.get() is not None
 
 
 def expect(label: str, seconds: float) -> None:
-    """Say about how long what has this label takes in all, where progress is shown in lines."""
+    """Set the expected total seconds of the tasks with a label, if progress is shown as lines."""
     display = _display.get()
     if display is not None:
         display.expect(label, seconds)
 
 
 def announce(text: str) -> None:
-    """Say something about long work, where progress is shown."""
+    """Show a message about long work, if progress is shown."""
     display = _display.get()
     if display is not None:
         display.say(text)
@@ -264,10 +267,10 @@ def announce(text: str) -> None:
 
 @contextlib.contextmanager
 def shown(*, quiet: bool = False) -> Iterator[None]:
-    """Show progress on stderr while the block runs: drawn on a terminal, else as a line now and then.
+    """Show progress on stderr while the block runs: bars on a terminal, else a line now and then.
 
-    SIGTERM stops the block as Ctrl-C does. quiet: show nothing; so does the value `off` of the environment variable
-    QUERYWISE_PROGRESS.
+    SIGTERM stops the block as Ctrl-C does. With `quiet`, or if the environment variable QUERYWISE_PROGRESS is `off`,
+    nothing is shown.
     """
     off = quiet or os.environ.get(SWITCH, "").lower() == "off"
     with stoppable(), contextlib.nullcontext() if off else _on_stderr():
@@ -292,7 +295,7 @@ def _on_stderr() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _bars(console: Console) -> Iterator[_Display]:
-    """Bars on a terminal, which are gone when the block ends."""
+    """Show progress bars on a terminal until the block ends."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -324,7 +327,7 @@ def _bars(console: Console) -> Iterator[_Display]:
             bars.remove_task(TaskID(task))
 
         def expect(self, label: str, seconds: float) -> None:
-            """Bars show how far it is, and no estimate."""
+            """Do nothing: bars show progress without estimates."""
 
         def say(self, text: str) -> None:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -334,14 +337,14 @@ def _bars(console: Console) -> Iterator[_Display]:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM was received, as `kill` and schedulers send it."""
+    """SIGTERM, as sent by `kill` and schedulers."""
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM stops the block as Ctrl-C does, so that it can say what is kept; a second one ends the process at once.
+    """Let SIGTERM stop the block as Ctrl-C does, so that it can report what is kept; a second one ends the process.
 
-    Only in the main thread, and only where nobody else handles that signal.
+    It works only in the main thread, and only if nothing else handles the signal.
     """
     own = threading.current_thread() is threading.main_thread()
     if not own or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -362,9 +365,9 @@ def _terminate(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def never_swallowed() -> Iterator[None]:
-    """An interrupt that arrives while an object is being finalized is sent again.
+    """Send an interrupt again if it arrived while an object was being finalized.
 
-    Python only prints an exception raised in `__del__`, so without this the block would go on after Ctrl-C.
+    Python only prints an exception raised in `__del__`, so without this the block would continue after Ctrl-C.
     """
     main, before = threading.main_thread(), sys.unraisablehook
 
@@ -389,9 +392,9 @@ def never_swallowed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def keeping(kept: Callable[[], str]) -> Iterator[None]:
-    """Where the block is stopped, the exception notes what is kept, for who tells it to people.
+    """Add a note on the results that are kept to the exception if the block is interrupted.
 
-    kept: what is kept and where, asked for at that moment; empty where there is nothing.
+    `kept` returns what is kept and where, or an empty text; it is called at that moment.
     """
     try:
         yield

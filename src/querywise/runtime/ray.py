@@ -1,8 +1,8 @@
-"""A Ray cluster as the workers: the one module that uses Ray [moritz2018]_.
+"""A Ray cluster as the workers: the only module that uses Ray [moritz2018]_.
 
-Calls become tasks, kept results objects in the shared memory of the machine that made them. Ray runs the tasks of a
-lost worker again elsewhere and makes lost objects anew; results are waited for in their own order, so nothing depends
-on the order in which workers finish.
+Calls become tasks, and kept results become objects in the shared memory of the machine that computed them. Ray reruns
+the tasks of a lost worker elsewhere and recomputes lost objects. Results are collected in a fixed order, so nothing
+depends on the order in which workers finish.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _Other = TypeVar("_Other")
 AUTO = "auto"
 _PORTS = "A cluster's clients connect to ray://host:10001, its own machines to host:6379."
 _INSTALL = "pip install 'querywise[cluster]'"
-_TRIES = 20  # of a task whose worker is lost; an error of the work itself is never tried again
+_TRIES = 20  # attempts of a task whose worker is lost; errors of the work itself are never retried
 _CONNECTIONS = 3  # attempts to connect
-_AHEAD = 4  # tasks in flight per core, so that results do not flood the memory
-_JOBS = 4  # jobs at once that submit tasks themselves
-_PULSE = 1  # seconds between two checks whether to go on waiting
-_LEAVE = 10  # seconds for jobs that are given up to notice it
-_PATIENCE = 10  # seconds to wait for an address to answer
-_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # the environment variable
-_FOREIGN = (  # environment variables of other clusters: where one keeps its state, its token, and code it runs
+_AHEAD = 4  # tasks in flight per core, so that results do not fill the memory
+_JOBS = 4  # concurrent jobs that submit tasks themselves
+_PULSE = 1  # seconds between checks whether to keep waiting
+_LEAVE = 10  # seconds for cancelled jobs to notice
+_PATIENCE = 10  # seconds to wait for an address to respond
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # environment variable
+_FOREIGN = (  # environment variables of other clusters: their state, their token, and code that they run
     *("RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_AUTH_TOKEN", "RAY_RUNTIME_ENV_HOOK"),
     *("RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_OVERRIDE_JOB_RUNTIME_ENV", "RAY_LD_PRELOAD_ON_WORKERS"),
 )
-_SHORT = 30  # characters of a path to which Ray adds up to 70; a socket's may have 107
-_SMALL = 65_536  # bytes that are sent along with every task
+_SHORT = 30  # characters of a path to which Ray adds up to 70; the limit for sockets is 107
+_SMALL = 65_536  # bytes that are sent with every task
 
 
 class Cluster(Workers):
-    """Workers on one or many machines, at work while it is entered.
+    """Workers on one or many machines, used inside a `with` block.
 
-    What is fitted, compared or evaluated inside is done by its workers:
+    Fitting, comparing and evaluating inside the block run on its workers:
 
         with Cluster("ray://head:10001"):
             ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
@@ -76,7 +76,7 @@ class Cluster(Workers):
     """
 
     memory: int | None = None  # Ray has its own limit
-    parts = 16  # whatever the number of workers: sums must not depend on that
+    parts = 16  # fixed, since sums must not depend on the number of workers
 
     def __init__(self, address: str = AUTO) -> None:
         self.address = address
@@ -98,7 +98,7 @@ class Cluster(Workers):
         self._inside.close()
 
     def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
-        """The results of tasks on any worker, in order; at most `_AHEAD` tasks per core in flight."""
+        """Yield the results of tasks on any worker, in order; at most `_AHEAD` tasks per core are in flight."""
         rows = list(zip(*columns, strict=True))
         given = self._given(shared, len(rows))
         waiting: deque[Any] = deque()
@@ -110,20 +110,20 @@ class Cluster(Workers):
             yield self._got(waiting.popleft())
 
     def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
-        """References to the results, which stay in shared memory."""
+        """Return references to the results, which stay in shared memory."""
         return [kept for (kept,) in self._begun(1, work, columns, shared)]
 
     def both(
         self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
     ) -> tuple[list[_Result], list[Kept]]:
-        """The first halves, and references to the second ones."""
+        """Return the first items of the results, and references to the second items."""
         pairs = self._begun(2, work, columns, shared)
         return [self._got(first) for first, _ in pairs], [second for _, second in pairs]
 
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
-        """Some jobs at once, each in a thread that mostly waits; when one fails, the others wait no longer."""
+        """Run some jobs at once, each in a thread that mostly waits; if one fails, the others stop waiting."""
         pool = DaemonThreadPool(_JOBS)
         results = [pool.submit(job, item) for item in items]
         try:
@@ -140,7 +140,7 @@ class Cluster(Workers):
             self._given_up.clear()
 
     def _begun(self, returns: int, work: Any, columns: Sequence[Arguments], shared: Arguments) -> list[Any]:
-        """References to the results of all calls, at most `_AHEAD` tasks per core in flight."""
+        """Return references to the results of all calls; at most `_AHEAD` tasks per core are in flight."""
         rows = list(zip(*columns, strict=True))
         given = self._given(shared, len(rows))
         run = self._run.options(num_returns=returns)
@@ -153,7 +153,7 @@ class Cluster(Workers):
         return begun
 
     def _given(self, shared: Arguments, calls: int) -> list[Any]:
-        """What all calls share, put into the object store unless it is small."""
+        """Return the shared arguments of all calls, put into the object store unless they are small."""
         with self._connected():
             put, kept = self._ray.put, self._ray.ObjectRef
             return [each if calls < 2 or _is_small(each) or isinstance(each, kept) else put(each) for each in shared]
@@ -179,7 +179,7 @@ class Cluster(Workers):
             ) from None
 
     def _wait(self, reference: Any) -> None:
-        """Wait until a result is ready, on any machine."""
+        """Wait until a result is ready on any machine."""
         with self._connected():
             while not self._ray.wait([reference], timeout=_PULSE, fetch_local=False)[0]:
                 if self._given_up.is_set():
@@ -187,7 +187,7 @@ class Cluster(Workers):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[None]:
-        """Say so when Ray's client has lost its cluster, before anything takes its error for one of files."""
+        """Raise a clear error if Ray's client has lost its cluster, before its error is mistaken for a file error."""
         try:
             yield
         except Exception as error:
@@ -199,16 +199,16 @@ class Cluster(Workers):
             ) from None
 
     def _is_disconnected(self, error: Exception) -> bool:
-        """Whether an error is of Ray's client, which no longer reaches its cluster, and not of a task."""
+        """Return whether an error means that Ray's client has lost its cluster, rather than that a task failed."""
         from grpc import RpcError
         from ray.exceptions import RayError
 
-        if isinstance(error, (RayError, ClusterError)):  # of a task; its error may be a ConnectionError as well
+        if isinstance(error, (RayError, ClusterError)):  # an error of a task, which may also be a ConnectionError
             return False
         return isinstance(error, (ConnectionError, RpcError)) or not self._ray.is_initialized()
 
     def _begin(self) -> None:
-        """Connect to a cluster that can work. Nothing has been done yet, so a lost connection is made anew."""
+        """Connect to a working cluster, retrying lost connections, since no work has been done yet."""
         for left in reversed(range(_CONNECTIONS)):
             try:
                 with doing("Starting Ray" if self.address == AUTO else f"Connecting to {self.address}"):
@@ -223,7 +223,7 @@ class Cluster(Workers):
 
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_worker_niceness", "0")  # workers started here are all there is of this program
+        os.environ.setdefault("RAY_worker_niceness", "0")  # workers started here are all that this program runs
         if self.address != AUTO:
             _must_answer(self.address)
         if self._ray.is_initialized():
@@ -233,7 +233,7 @@ class Cluster(Workers):
             self._inside.enter_context(environment(**dict.fromkeys(_FOREIGN)))
             folder = self._inside.enter_context(private_folder(_SHORT))
             self._inside.enter_context(_own_token(os.path.join(os.path.dirname(folder), "token")))
-            # For this process alone: no other machine reaches its ports, no other user its files.
+            # For this process only: no other machine reaches its ports, no other user its files.
             options |= {"address": "local", "num_cpus": available_cores()}
             options |= {"include_dashboard": False, "_temp_dir": folder}
             self._inside.enter_context(_on_loopback())
@@ -245,7 +245,7 @@ class Cluster(Workers):
             raise _unreachable(self.address, f"Ray does not answer: {_why(error)} {_PORTS}", kind) from None
 
     def _versions(self) -> list[str]:
-        """Which querywise every machine has."""
+        """Return the querywise version of each machine."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
         ask = self._ray.remote(num_cpus=0)(_version)
@@ -257,7 +257,7 @@ class Cluster(Workers):
             return ["none"]
 
     def _check(self) -> None:
-        """Refuse a cluster without workers, or with another querywise."""
+        """Raise ClusterError for a cluster without workers, or with another version of querywise."""
         cores = int(self._ray.cluster_resources().get("CPU", 0))
         if cores < 1:
             raise ClusterError(f"{self.address}: the cluster has no cores to work with. Start a node of it.")
@@ -271,29 +271,29 @@ class Cluster(Workers):
             )
 
 
-RayCluster = Cluster  # its former name
+RayCluster = Cluster  # former name
 
 
 class _LostError(ClusterError):
-    """Ray's client no longer reaches its cluster. Now and then, the process that serves it there fails to start."""
+    """An error for a lost connection to the cluster, whose server process for clients sometimes fails to start."""
 
 
 def _why(error: Exception) -> str:
-    """The line that says most, of the many in an error of Ray."""
+    """Return the most informative line of a Ray error."""
     details = re.search(r'details = "(.+)"', str(error))  # of a remote call
     lines = str(error).strip().split("\n")
     return details[1] if details else lines[-1] if lines[0].endswith(":") else lines[0]
 
 
-# The next three functions use private parts of Ray, which has no public way to keep a cluster to this machine and user:
-# its settings are read when it is imported, and it may be imported already. pyproject.toml bounds its version.
+# The next three functions use private parts of Ray, which has no public way to restrict a cluster to this machine and
+# user: it reads its settings when it is imported, which may already have happened. pyproject.toml bounds its version.
 
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Let Ray take this machine's loopback address for its own, as it does on systems where it makes no clusters.
+    """Make Ray use this machine's loopback address, as it does on systems where it creates no clusters.
 
-    Its argument for the address does not do: there it replaces 127.0.0.1 by one that other machines reach.
+    Passing the address as an argument does not work: Ray replaces 127.0.0.1 by an address that other machines reach.
     """
     try:
         from ray._private import ray_constants
@@ -312,7 +312,7 @@ def _on_loopback() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_token(path: str) -> Iterator[None]:
-    """A token for this cluster alone: Ray's own file of one may be read by other users. Older versions have none."""
+    """Use a token for this cluster only: other users may read Ray's own token file. Older versions have no tokens."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(secrets.token_hex(32))
     with environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=path):
@@ -329,7 +329,7 @@ def _read_token_anew() -> None:
 
 
 def keep_quiet() -> None:
-    """Keep Ray's messages on lost workers off standard output, where results go; before it is imported."""
+    """Keep Ray's messages about lost workers off standard output; to be called before importing it."""
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
 
 
@@ -366,7 +366,7 @@ def _unreachable(address: str, why: str, kind: type[ClusterError] = ClusterError
 def _is_small(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return bool(value.nbytes <= _SMALL)
-    plain = inspect.isfunction(value)  # a method carries its whole object
+    plain = inspect.isfunction(value)  # a method would carry its whole object
     return value is None or plain or isinstance(value, (bool, int, float, str))
 
 
@@ -375,14 +375,14 @@ def _version() -> str:
 
 
 def _run(work: Callable[..., Any], *arguments: Any) -> Any:
-    """One call, on some worker, which has one core to itself."""
+    """Run one call on a worker, which has one core to itself."""
     with alone():
         return work(*arguments)
 
 
 @contextlib.contextmanager
 def environment(**values: str | None) -> Iterator[None]:
-    """Set environment variables while the block runs, or leave them out: those whose value is None."""
+    """Set environment variables while the block runs; those with value None are removed."""
     before = {name: os.environ[name] for name in values if name in os.environ}
     for name, value in values.items():
         if value is None:
@@ -399,9 +399,9 @@ def environment(**values: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def private_folder(longest: int) -> Iterator[str]:
-    """A path inside a folder that only this user can look into, for who opens its own to all; removed at the end.
+    """Yield a path inside a folder that only this user can access, removed at the end, for programs whose own is open.
 
-    longest: characters that the path of the folder around it may have; /tmp is used where it has more.
+    If the enclosing folder's path has more than `longest` characters, /tmp is used.
     """
     where = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="qw-", dir=where if len(where) <= longest else "/tmp")

@@ -1,7 +1,7 @@
-"""Interrupted work is resumed: what is finished is kept in a folder, by the content that it was computed from.
+"""Resuming interrupted work: finished results are kept in a folder, keyed by the content that they were computed from.
 
-A result is used again only if everything it depends on is the very same: data, settings, version. The order in which
-results are asked for is none of that.
+A result is reused only if everything that it depends on is identical: data, settings, version. The order of the
+computations does not matter.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _Result = TypeVar("_Result")
 class Record:
     """A JSON file with the settings that the files beside it were made with.
 
-    settings: everything that the result depends on.
+    `settings` are everything that the result depends on.
     """
 
     path: Path
     settings: Json
 
     def read(self) -> JsonObject | None:
-        """What was written with the same settings; None if they are others, or there is no whole record."""
+        """Return what was written with the same settings; None if they differ or the record is incomplete."""
         if not self.path.is_file():
             return None
         try:
@@ -64,23 +64,23 @@ class Record:
         return content if same else None
 
     def write(self, content: Settings | None = None) -> None:
-        """Write the settings and, with them, what else is to be known of the result."""
+        """Write the settings and further information about the result."""
         with atomic_text(self.path) as out:
             json.dump({"settings": self.settings, **(content or {})}, out, indent=1)
 
 
 @contextlib.contextmanager
 def resume_folder(folder: Path, settings: Json) -> Iterator[None]:
-    """Keep a folder for finished parts while the block runs; parts that were made with other settings are removed.
+    """Keep a folder for finished parts while the block runs; parts made with other settings are removed.
 
-    Parts are written under a name that begins with a dot and renamed, so that each is there whole or not at all. The
-    folder is removed when the block ends well, or badly with no part finished. Only one run at a time may use it.
+    Parts are written under a name that begins with a dot and then renamed, so that each is either complete or absent.
+    The folder is removed when the block succeeds, or fails with no part finished. Only one run at a time may use it.
     """
     make_folder(folder.parent)
     with locked(folder.with_name(f"{folder.name}.lock"), busy=f"{folder}: another run keeps its finished parts here"):
         make_own_folder(folder)
         record = Record(folder / RECORD, settings)
-        if record.read() is None or any(each.is_symlink() for each in folder.rglob("*")):  # no run leaves links
+        if record.read() is None or any(each.is_symlink() for each in folder.rglob("*")):  # no run creates links
             shutil.rmtree(folder, ignore_errors=True)
             make_own_folder(folder)
             record.write()
@@ -98,21 +98,21 @@ def resume_folder(folder: Path, settings: Json) -> Iterator[None]:
 class _Store:
     """Arrays and models in a folder, each under a checksum of what it was computed from.
 
-    save, load: how a model is written to a folder of its own, and read.
+    `save` and `load` write a model to a folder of its own, and read it.
     """
 
     folder: Path
-    save: Callable[[Any, Path], object]  # models are of any class
+    save: Callable[[Any, Path], object]  # models of any class
     load: Callable[[Path], Any]
-    used: bool = False  # whether anything that was kept has been used
+    used: bool = False  # whether a kept result has been used
 
     def get(self, name: str) -> Any:
-        """What is kept under a checksum; None where there is nothing whole."""
+        """Return the result kept under a checksum, or None if there is no complete one."""
         stem = self.folder / name
         try:
             found = self.load(stem) if stem.is_dir() else _array(stem.with_suffix(".npy"))
         except (QuerywiseError, ValueError, EOFError, OSError):
-            shutil.rmtree(stem, ignore_errors=True)  # it was being written when the run ended
+            shutil.rmtree(stem, ignore_errors=True)  # incomplete when the run ended
             return None
         self.used = self.used or found is not None
         return found
@@ -132,7 +132,7 @@ _store: ContextVar[_Store | None] = ContextVar("querywise_store", default=None)
 
 
 def is_resumable() -> bool:
-    """Whether finished work is being kept, so that it pays to know what it was computed from."""
+    """Return whether finished work is being kept, so that computing checksums is worthwhile."""
     return _store.get() is not None
 
 
@@ -140,9 +140,9 @@ def is_resumable() -> bool:
 def resuming(
     folder: Path, record: Json, *, save: Callable[[_Model, Path], None], load: Callable[[Path], _Model]
 ) -> Iterator[None]:
-    """Keep finished work in a folder while the block runs, and use what a run with the same record has left there.
+    """Keep finished work in a folder while the block runs, and reuse results of a run with the same record.
 
-    The folder is removed when the block ends well, or badly with nothing finished.
+    The folder is removed when the block succeeds, or fails with nothing finished.
     """
     store = _Store(folder, save, load)
     token = _store.set(store)
@@ -171,9 +171,9 @@ def finish_jobs(
     *,
     side_by_side: bool = False,
 ) -> list[_Result]:
-    """The results of `pool.together`, arrays or models, each kept as soon as it is finished.
+    """Return the results of `pool.together`, arrays or models, each kept as soon as it is finished.
 
-    key: the `content` of everything that the results depend on beside the items; None keeps nothing.
+    `key` is the `content` of everything that the results depend on besides the items; None keeps nothing.
     """
     store = _store.get()
     if store is None or key is None:
@@ -191,7 +191,7 @@ def finish_jobs(
 
 
 def finish_calls(work: Callable[..., _Result], *columns: Arguments, shared: Arguments, label: str) -> list[_Result]:
-    """The results of `workers().each`, arrays or models, made side by side, each kept as soon as it is finished."""
+    """Return the results of `workers().each`, arrays or models, computed in parallel and kept as soon as finished."""
     pool, store, rows = workers(), _store.get(), list(zip(*columns, strict=True))
     if store is None:
         return pool.each(work, *columns, shared=shared, label=label, side_by_side=True)
@@ -209,7 +209,7 @@ def finish_calls(work: Callable[..., _Result], *columns: Arguments, shared: Argu
 
 
 def content(thing: _Thing) -> str:
-    """A checksum of values, arrays, data and estimators, the same in every process."""
+    """Return a checksum of values, arrays, data and estimators that is the same in every process."""
     return hashlib.sha256(repr(signature(thing, of=_content)).encode()).hexdigest()
 
 
@@ -220,11 +220,11 @@ def _content(thing: Any) -> tuple[object, ...]:
         return (thing.start, thing.stop, thing.step)
     if hasattr(thing, "fingerprint"):
         return tuple(thing.fingerprint())
-    return (thing.__module__, thing.__qualname__)  # of a class or a function
+    return (thing.__module__, thing.__qualname__)  # a class or a function
 
 
 def _array(path: Path) -> Any:
-    """The array in a file, where there is one; ValueError if it is no array of finite numbers, as large as it says."""
+    """Return the array in a file, or None if there is no file. Raise ValueError unless its numbers are finite."""
     if not path.exists():
         return None
     found = np.array(map_array(path, path.parent))

@@ -1,4 +1,4 @@
-"""Standardisation: of features inside a learner, of query points inside a view."""
+"""Standardization of features inside a learner, and of query points inside a view."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.stored import contents, floats
 
 Scale = Literal["standard", "none"]
-_ROUNDING = 1e-12  # of a mean, as a share of what it is the mean of
-_FAINT = 1e-280  # sums of squares below are no longer exact
+_ROUNDING = 1e-12  # rounding error of a mean, relative to the values
+_FAINT = 1e-280  # smaller sums of squares are not exact
 
 
 class Moments(NamedTuple):
-    """How many rows there are, each column's mean, its sum of squares about the mean, and whether that is too small.
+    """The number of rows and each column's mean, sum of squares about the mean, and whether that is too small.
 
-    `faint` columns vary, but by so little that the squares vanish.
+    `faint` columns vary, but by so little that the squares underflow.
     """
 
     rows: int
@@ -31,7 +31,7 @@ class Moments(NamedTuple):
 
     @staticmethod
     def of(features: Floats) -> Moments:
-        """Those of a table."""
+        """Return the moments of a table."""
         mean = features.mean(axis=0) if len(features) else np.zeros(features.shape[1])
         square = _square(features, mean)
         faint = square < _FAINT
@@ -41,7 +41,7 @@ class Moments(NamedTuple):
         return Moments(len(features), mean, square, faint)
 
     def beside(self, other: Moments) -> Moments:
-        """Those of two tables, one below the other."""
+        """Return the moments of two tables, one below the other."""
         rows = max(self.rows + other.rows, 1)
         apart = other.mean - self.mean
         mean = self.mean + apart * (other.rows / rows)
@@ -52,9 +52,9 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Scaling:
-    """x ↦ (x − centre) / spread, column by column.
+    """Column-wise scaling, x ↦ (x − center) / spread.
 
-    A weight v on scaled features is v / spread on the user's; the centre only moves all scores of a model alike.
+    A weight v on scaled features is v / spread on unscaled ones; the center only shifts all scores of a model alike.
     """
 
     centre: Floats
@@ -64,9 +64,10 @@ class Scaling:
 
     @staticmethod
     def learn(features: Floats, scale: Scale, size: Floats | None = None) -> Scaling:
-        """Mean and standard deviation of every column; a constant column keeps spread 1.
+        """Learn the mean and standard deviation of every column; a constant column gets spread 1.
 
-        size: of columns that are means, how large the numbers in them are: a mean of z-scores is rounding, not 0.
+        For columns that are means, `size` is the magnitude of the averaged numbers: a mean of z-scores is a rounding
+        error, not 0.
         """
         if scale == "none":
             return Scaling(np.zeros(features.shape[1]), np.ones(features.shape[1]))
@@ -77,7 +78,7 @@ class Scaling:
 
     @staticmethod
     def by(parts: Sequence[Moments], scale: Scale) -> Scaling:
-        """The same for a table in parts, from the moments of each."""
+        """Learn the same scaling for a table in parts, from the moments of each."""
         if scale == "none":
             return Scaling(np.zeros_like(parts[0].mean), np.ones_like(parts[0].mean))
         if scale != "standard":
@@ -89,23 +90,23 @@ class Scaling:
                 "it by a constant."
             )
         spread = np.sqrt(square / max(rows, 1))
-        # Rounding in the mean makes a constant column seem to vary in its last bit.
+        # Rounding error in the mean makes a constant column seem to vary.
         constant = spread <= _ROUNDING * np.abs(centre)
         return Scaling(centre, np.where(constant | (spread == 0), 1.0, spread))
 
     def apply(self, features: Floats) -> Floats:
-        """The scaled features, a new array."""
+        """Return the scaled features as a new array."""
         scaled = features - self.centre
         scaled /= self.spread
         return scaled
 
     def weights_in_user_units(self, weights: Floats) -> Floats:
-        """Weights for the features as the user has them; the last axis is the columns."""
+        """Return weights for the unscaled features; columns are the last axis."""
         return weights / self.spread
 
 
 def _square(features: Floats, centre: Floats) -> Floats:
-    """Sum of (x − centre)² per column, in blocks so that no second table is made."""
+    """Return the sum of (x − center)² per column, computed in blocks to avoid a second table."""
     total = np.zeros(len(centre))
     block = max(1, 4_000_000 // max(len(centre), 1))
     for first in range(0, len(features), block):

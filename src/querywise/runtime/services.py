@@ -1,4 +1,4 @@
-"""Services at addresses that the operator names: which addresses these can be, and asking again while one is busy."""
+"""Services at addresses that the operator configures: checks of addresses, and retries while a service is busy."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from querywise.errors import DataError
 from querywise.runtime.http_client import HttpResponse, RequestError
 from querywise.runtime.threads import checkpoint, time_left
 
-BUSY = (408, 425, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
-_REFUSED = (400, 413, 422)  # answers that are about the texts, as one that is too long
+BUSY = (408, 425, 429, 500, 502, 503, 504)  # statuses that are worth a retry
+_REFUSED = (400, 413, 422)  # statuses about the texts, for example if one is too long
 _LONGEST_PAUSE = 30.0  # seconds
-_SECRET = re.compile("key|token|secret|passw|^sig", re.IGNORECASE)  # in the name of a parameter
+_SECRET = re.compile("key|token|secret|passw|^sig", re.IGNORECASE)  # in parameter names
 
 
 class RefusedTextError(DataError):
-    """The service does not take these texts, which says nothing about others."""
+    """The service rejected these texts; it may accept others."""
 
 
 def check_service_address(address: str, key: str, example: str) -> SplitResult:
-    """Split an address; one that cannot be asked, or has a secret in it, is refused.
+    """Split an address. Raise DataError if it is invalid or contains a secret.
 
-    key: the environment variable where the key belongs.
+    `key` is the environment variable where the key belongs.
     """
     try:
         parts = urlsplit(address)
@@ -47,9 +47,9 @@ def check_service_address(address: str, key: str, example: str) -> SplitResult:
 def ask_again(
     request: Callable[[], HttpResponse], where: str, *, key: str, attempts: int, pause: float
 ) -> HttpResponse:
-    """Return the answer of a service, asked again while it is busy, later each time.
+    """Return a service's response, retrying while it is busy, with growing pauses.
 
-    Whoever waits for this work bounds the time of all attempts together.
+    The caller limits the total time of all attempts.
     """
     said, tried = "", 0
     while tried < attempts and (pause < time_left() or not tried):
@@ -79,7 +79,7 @@ def ask_again(
 
 
 def advice(status: int, key: str) -> str:
-    """Say what to do about an answer that helps nobody."""
+    """Return advice for a response that retries cannot fix."""
     if status in (401, 403):
         return f"Put the key into the environment variable {key}."
     return "Check the address, and the model's name after #."

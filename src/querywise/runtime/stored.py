@@ -1,10 +1,10 @@
-"""How a class declares what it stores: the type, the sizes and the range of every value.
+"""Declarations of what a class stores: the type, the sizes and the range of every value.
 
-A class that can be stored has an attribute `stored`, made by `contents`, with an entry for each value it learns (its
-name ends in an underscore) and for each argument of its constructor whose range the signature does not tell. Entries of
-the classes it extends count too. Sizes have names: the same name is the same number in an object, and a part of an
-object passes on its sizes under the names that the object gives them. A value below a size, or that begins at its rows,
-is declared after one that has this size. `_check_stored(known)` checks values together.
+A class that can be stored has an attribute `stored`, made by `contents`, with an entry for each value that it learns
+(its name ends in an underscore) and for each constructor argument whose range its type annotation does not give.
+Entries of base classes count too. Sizes have names: the same name means the same number throughout an object, and a
+nested object passes on its sizes under the names that the outer object gives them. A value whose check needs a size is
+declared after a value that has this size. `_check_stored(known)` checks values together.
 
 >>> class Centroids:
 ...     stored = contents(FITTED, balance=Number(least=0.0), centres_=floats("classes", "features"))
@@ -32,11 +32,11 @@ LARGEST = 2**63 - 1  # the largest whole number of any value
 
 
 class WrongValueError(ValueError):
-    """A value of a stored object that cannot be used; the message says which, and what was expected."""
+    """An invalid value in a stored object; the message says which one, and what was expected."""
 
 
 class StoredObject(Protocol):
-    """An object of any class that a folder can name."""
+    """An object of any class that a model folder can name."""
 
 
 Value: TypeAlias = (
@@ -46,19 +46,19 @@ Value: TypeAlias = (
 
 @dataclass
 class Known:
-    """What is known of an object that is being read: its sizes, and whether it has learned anything.
+    """The state of an object that is being read: its sizes, and whether it has learned anything.
 
-    parts: what is known of the objects read before, by their identity.
+    `parts` holds the state of the objects read before, by their identity.
     """
 
     kind: type
     parts: Mapping[int, Known]
     sizes: dict[str, int] = field(default_factory=dict)
     fitted: bool = True
-    indices: dict[str, int] = field(default_factory=dict)  # the highest index into a size that is not known yet
+    indices: dict[str, int] = field(default_factory=dict)  # the highest index into a size that is not yet known
 
     def tie(self, size: Size, found: int, where: str) -> None:
-        """A size that was found; refused where it is another than was found before."""
+        """Record a size. Raise WrongValueError if it differs from an earlier one."""
         name, _, more = size.removesuffix(">0").partition("+") if isinstance(size, str) else ("", "", str(size))
         extra = int(more or 0)
         if size == f"{name}>0" and not found:
@@ -70,35 +70,38 @@ class Known:
             self.index(name, self.indices.pop(name), where)
 
     def index(self, size: str, place: int, where: str) -> None:
-        """A number below a size; where that is not known yet, it is looked at once it is."""
+        """Check that an index is below a size, at once or as soon as the size is known."""
         if size not in self.sizes:
             self.indices[size] = max(place, self.indices.get(size, 0))
         elif place >= self.sizes[size]:
             raise WrongValueError(f"{where} is {place}; expected a number below {self.sizes[size]}, that of {size}")
 
     def of(self, size: Size) -> int:
-        """A size that is known."""
+        """Return a known size."""
         if isinstance(size, str) and size not in self.sizes:
             raise WrongValueError(f"{self.kind.__name__}.stored declares no value of the size {size!r} before this one")
         return size if isinstance(size, int) else self.sizes[size]
 
     def size_of(self, part: StoredObject, size: str) -> int:
-        """A size of a part."""
+        """Return a size of a nested object."""
         return self.parts[id(part)].sizes[size]
 
 
 class Check(Protocol):
-    """Something that a value must be."""
+    """A check for a value."""
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse a value that is something else; `where` names it."""
+        """Raise WrongValueError unless the value passes; `where` names the value in the message."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """An array of one type, its axes of these sizes; floats are finite.
+    """An array of one type with axes of these sizes; floats are finite.
 
-    least: no number is lower. above: all are higher. below: all are lower than this size.
+    Attributes:
+        least: the lowest number allowed.
+        above: a bound that all numbers exceed.
+        below: a size that all numbers are below.
     """
 
     type: type[np.generic]
@@ -108,7 +111,7 @@ class Table:
     below: Size | None = None
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is no such array."""
+        """Raise WrongValueError unless the value is such an array."""
         if not isinstance(value, np.ndarray) or value.dtype != self.type or value.ndim != len(self.shape):
             raise WrongValueError(
                 f"{where} is {described(value)}; expected {self.type.__name__} with {len(self.shape)} axes"
@@ -130,13 +133,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Starts:
-    """Where each of several parts of a table begins, and where the last ends: from 0 up to all rows, never lower."""
+    """The start of each part of a table, and the end of the last part: ascending from 0 to the number of rows."""
 
     parts: str
     rows: str
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value holds such starts."""
         Table(np.int64, (f"{self.parts}+1",)).check(value, where, known)
         assert isinstance(value, np.ndarray)
         if value[0] != 0 or value[-1] != known.of(self.rows) or np.any(np.diff(value) < 0):
@@ -145,13 +148,13 @@ class Starts:
 
 @dataclass(frozen=True)
 class Sparse:
-    """A sparse matrix of finite numbers from 0 up."""
+    """A sparse matrix of finite, non-negative numbers."""
 
     rows: str
     columns: str
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value is such a matrix."""
         if not isinstance(value, csr_array):
             raise WrongValueError(f"{where} is {described(value)}; expected a sparse matrix")
         known.tie(self.rows, value.shape[0], where)
@@ -161,7 +164,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class Number:
-    """A number within bounds, both included, or `above` the lower one. finite: infinity and NaN are none."""
+    """A number within inclusive bounds, or greater than `above`; infinity and NaN are allowed only if not `finite`."""
 
     least: float = -math.inf
     most: float = math.inf
@@ -169,7 +172,7 @@ class Number:
     finite: bool = True
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value is such a number."""
         if not is_number(value):
             raise WrongValueError(f"{where} is {described(value)}; expected a number")
         assert isinstance(value, (int, float))
@@ -184,9 +187,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number within bounds, both included; the upper one may be a size.
+    """A whole number within inclusive bounds; the upper bound may be a size.
 
-    size: the size that it is. below: the size that it is an index of.
+    `size` is the size that the number is; `below` is the size that it is an index into.
     """
 
     least: int = 0
@@ -195,7 +198,7 @@ class Whole:
     below: str | None = None
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value is such a number."""
         most = known.of(self.most)
         if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= most:
             raise WrongValueError(f"{where} is {described(value)}; expected a whole number from {self.least} to {most}")
@@ -207,12 +210,12 @@ class Whole:
 
 @dataclass(frozen=True)
 class Text:
-    """A text; one of these, where there are any."""
+    """A text, or one of the choices if there are any."""
 
     choices: tuple[str, ...] = ()
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value is such a text."""
         if not isinstance(value, str) or (self.choices and value not in self.choices):
             expected = f"one of {', '.join(self.choices)}" if self.choices else "a text"
             raise WrongValueError(f"{where} is {described(value)}; expected {expected}")
@@ -220,13 +223,13 @@ class Text:
 
 @dataclass(frozen=True)
 class Several:
-    """A tuple or a list of values of one kind, so many as the size says."""
+    """A tuple or a list of values of one kind, as many as the size says."""
 
     each: Check
     size: Size
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value is such a sequence."""
         if not isinstance(value, (tuple, list)):
             raise WrongValueError(f"{where} is {described(value)}; expected a list")
         known.tie(self.size, len(value), where)
@@ -241,38 +244,37 @@ class Optional:
     other: Check
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is neither."""
+        """Raise WrongValueError unless the value is None or passes."""
         if value is not None:
             self.other.check(value, where, known)
 
 
 @dataclass(frozen=True)
 class Absent:
-    """A value that not every object of the class has."""
+    """A value that some objects of the class lack."""
 
     other: Check
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse a value that is there and does not pass."""
+        """Raise WrongValueError if the value is present and does not pass."""
         self.other.check(value, where, known)
 
 
 @dataclass(frozen=True)
 class Added:
-    """An argument that folders of earlier versions do not have. earlier: the value that they stand for."""
+    """An argument that folders of earlier versions lack; `earlier` is the value to use for them."""
 
     earlier: bool | int | float | str | None
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse nothing: the signature tells what it must be."""
+        """Accept every value: its type annotation is checked elsewhere."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """An object of a class, or of any class that keeps to a protocol.
+    """An object of a class, or of any class that implements a protocol.
 
-    sizes: this object's name of each of its sizes; None: they are not looked at. fitted: whether it must have learned
-    something.
+    `sizes` maps each of its sizes to this object's name for it; None ignores them. `fitted` requires it to be fitted.
     """
 
     role: type
@@ -280,7 +282,7 @@ class Part:
     fitted: bool = True
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what is none."""
+        """Raise WrongValueError unless the value is such an object."""
         part = known.parts.get(id(value))
         if part is None or not plays(part.kind, self.role):
             raise WrongValueError(f"{where} is {described(value)}; expected a {self.role.__name__}")
@@ -296,13 +298,13 @@ class Part:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """A value that passes one of several checks; `expected` says which values those are."""
+    """A value that passes one of several checks; `expected` describes valid values."""
 
     checks: tuple[Check, ...]
     expected: str
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse what passes none."""
+        """Raise WrongValueError unless the value passes one of the checks."""
         for each in self.checks:
             try:
                 each.check(value, where, known)
@@ -313,12 +315,12 @@ class AnyOf:
 
 
 def is_number(value: Value) -> bool:
-    """Whether it is a whole or a floating-point number, and not a truth value."""
+    """Return whether a value is a whole or floating-point number, and not a boolean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def described(value: Value) -> str:
-    """A value in a few words."""
+    """Return a short description of a value."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -327,61 +329,61 @@ def described(value: Value) -> str:
 
 
 def contents(*more: Mapping[str, Check], **values: Check) -> Mapping[str, Check]:
-    """What objects of a class hold: its own values by name, and those that other classes have too."""
+    """Return the declared values of a class: its own by name, and those shared with other classes."""
     return {name: check for each in (*more, values) for name, check in each.items()}
 
 
 def floats(*shape: Size, least: float = -math.inf, above: float = -math.inf) -> Table:
-    """An array of floats."""
+    """Declare an array of floats."""
     return Table(np.float64, shape, least, above)
 
 
 def ints(*shape: Size, below: Size | None = None) -> Table:
-    """An array of whole numbers from 0 up."""
+    """Declare an array of non-negative whole numbers."""
     return Table(np.int64, shape, least=0, below=below)
 
 
 def bools(*shape: Size) -> Table:
-    """An array of truth values."""
+    """Declare an array of booleans."""
     return Table(np.bool_, shape)
 
 
 def part(role: type, **sizes: Size) -> Part:
-    """A fitted object, and this object's names of its sizes; its features are this object's unless they are named."""
+    """Declare a fitted object and this object's names for its sizes; by default both have the same features."""
     return Part(role, sizes)
 
 
 COUNT = Whole(1, 2**31 - 1)
 POSITIVE = Number(above=0.0)
 SHARE = Number(least=0.0, most=1.0)
-ANY_NUMBER = Number(finite=False)  # shown to people, and never computed with
+ANY_NUMBER = Number(finite=False)  # shown to users, never computed with
 
 
 class QueryAdapter(Protocol):
-    """Whatever moves query vectors once it has been fitted, and can be stored: alone, or in a ranker found by them."""
+    """Anything that transforms query vectors once fitted, and can be saved on its own or in a ranker."""
 
     blocks: Sequence[int] | None
     queries_: Singles
 
     @property
     def adapts(self) -> bool:
-        """Whether it moves queries at all."""
+        """Whether it changes queries at all."""
         ...
 
     def transform(self, query_vectors: Floats) -> Floats:
-        """The vectors that engines are to be asked for."""
+        """Return the vectors to search engines with."""
         ...
 
     def with_shares(self, query_vectors: Floats) -> Floats:
-        """The same before they are moved, with the shares of several embedders."""
+        """Return the untransformed vectors, weighted by the shares of several embedders."""
         ...
 
     def said(self) -> str:
-        """What was learned, in a sentence or two."""
+        """Return a sentence or two on what was learned."""
         ...
 
 
-FITTED = contents(  # what every ranker learns
+FITTED = contents(  # values that every ranker learns
     feature_count_=Whole(0, 100_000, "features"),
     feature_names_=Optional(Several(Text(), "features")),
     adapter_=Absent(Part(QueryAdapter, sizes=None)),
@@ -390,16 +392,16 @@ FITTED = contents(  # what every ranker learns
 
 @cache
 def declared(kind: type) -> Mapping[str, Check]:
-    """What a class declares that it stores, with what the classes it extends declare; empty for all other classes."""
+    """Return what a class and its base classes declare to store; empty for all other classes."""
     return contents(*(vars(each).get("stored", {}) for each in reversed(kind.__mro__)))
 
 
 @cache
 def plays(kind: type, role: type) -> bool:
-    """Whether a class is the one asked for, or has what a protocol asks for.
+    """Return whether a class is the given one, or implements the given protocol.
 
-    That is: its methods take what those of the protocol take, and the values it declares, or the arguments of its
-    constructor, have the names of the protocol's.
+    A class implements a protocol if its methods accept the arguments of the protocol's, and if its declared values or
+    constructor arguments include the protocol's attributes.
     """
     if Protocol not in role.__bases__:
         return issubclass(kind, role)
@@ -413,7 +415,7 @@ def plays(kind: type, role: type) -> bool:
 
 
 def _takes(own: Any, asked: Any) -> bool:
-    """Whether a method can be called as another one is."""
+    """Return whether a method can be called like another one."""
     parameters = inspect.signature(asked).parameters.values()
     try:
         inspect.signature(own).bind(
@@ -426,6 +428,6 @@ def _takes(own: Any, asked: Any) -> bool:
 
 
 def require(holds: bool, message: str) -> None:
-    """Refuse an object whose values do not fit together."""
+    """Raise WrongValueError with this message unless the condition holds."""
     if not holds:
         raise WrongValueError(message)

@@ -1,7 +1,7 @@
-"""Work cut into pieces, a thread per core, that can be given up between them; BLAS is kept to one thread meanwhile.
+"""Parallel work in one thread per core, which can be cancelled between items; BLAS is limited to one thread meanwhile.
 
-Threads of BLAS below threads of ours would wait for each other in busy loops: on a machine that has anything else to
-do, that costs many times what it saves.
+BLAS threads within our threads would wait for each other in busy loops: on a machine with any other load, that costs
+many times what it saves.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _Given = ParamSpec("_Given")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-FEW_FOR_BLAS = 8192  # numbers of a vector or a matrix that BLAS works on without threads
+FEW_FOR_BLAS = 8192  # size of a vector or matrix up to which BLAS uses no threads
 
 
 class GivenUpError(Exception):
-    """Nobody waits for this work any longer. Raised by `checkpoint`, for whoever started the work."""
+    """The work was cancelled because nobody waits for it. Raised by `checkpoint` for the code that started the work."""
 
 
 class Job:
-    """Some work, on any number of threads; `given_up`: whether it should stop.
+    """Some work on any number of threads; `given_up` says whether it should stop.
 
-    until: when whoever waits for it will give it up, by `time.monotonic`.
+    `until` is the `time.monotonic` at which the caller will stop waiting.
     """
 
     __slots__ = ("given_up", "until")
@@ -47,7 +47,7 @@ class Job:
 
 
 class _Here(threading.local):
-    """What a thread works for, and whether the other cores are in use already."""
+    """The job of a thread, and whether the other cores are already in use."""
 
     job: Job | None = None
     busy = False
@@ -57,24 +57,24 @@ _here = _Here()
 
 
 def checkpoint() -> None:
-    """Stop here, by a GivenUpError, if the work that this thread does has been given up."""
+    """Raise GivenUpError if the current thread's job has been cancelled."""
     if _here.job is not None and _here.job.given_up:
         raise GivenUpError
 
 
 def time_left() -> float:
-    """The seconds until the work that this thread does will be given up; infinite where nobody waits for it."""
+    """Return the seconds until the current thread's job will be cancelled; infinite if it has no deadline."""
     return math.inf if _here.job is None else _here.job.until - time.monotonic()
 
 
 def current_job() -> Job | None:
-    """What this thread works for; None where nobody can give it up."""
+    """Return the current thread's job, or None if its work cannot be cancelled."""
     return _here.job
 
 
 @contextlib.contextmanager
 def working_for(job: Job | None) -> Iterator[None]:
-    """Everything that this thread does in the block is work for that job."""
+    """Assign everything that this thread does in the block to a job."""
     before, _here.job = _here.job, job
     try:
         yield
@@ -83,11 +83,12 @@ def working_for(job: Job | None) -> Iterator[None]:
 
 
 class DaemonThreadPool(Executor):
-    """A thread pool that is never waited for: a job that never returns does not keep Python from ending.
+    """A thread pool that is never waited for: a job that never returns does not keep Python from exiting.
 
-    Python waits for the threads of a ThreadPoolExecutor before it ends.
+    A ThreadPoolExecutor would keep it waiting.
 
-    threads: how many run at once; they are started when they are needed.
+    Args:
+        threads: how many run at once; they are started on demand.
     """
 
     def __init__(self, threads: int) -> None:
@@ -95,13 +96,13 @@ class DaemonThreadPool(Executor):
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._running = 0  # threads
-        self._idle = 0  # of them, those for which no job is in the queue
+        self._idle = 0  # threads without a queued job
         self._closed = False
 
     def submit(
         self, work: Callable[_Given, _Result], /, *arguments: _Given.args, **named: _Given.kwargs
     ) -> Future[_Result]:
-        """Have the work done by the next free thread."""
+        """Queue work for the next free thread."""
         future: Future[_Result] = Future()
         with self._lock:
             if self._closed:
@@ -114,14 +115,14 @@ class DaemonThreadPool(Executor):
         return future
 
     def resize(self, threads: int) -> None:
-        """Have so many threads from now on; too many end after the job that they do."""
+        """Set the number of threads; surplus threads end after their current job."""
         with self._lock:
             more, self.threads = threads - self.threads, threads
             for _ in range(min(max(more, 0), self._jobs.qsize())):
                 self._start()
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """Cancel the jobs that wait. Those that run are not waited for."""
+        """Cancel queued jobs, without waiting for running ones."""
         with self._lock, contextlib.suppress(queue.Empty):
             self._closed = True
             while True:
@@ -144,7 +145,7 @@ class DaemonThreadPool(Executor):
                     future.set_result(work())
                 except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
                     future.set_exception(error)
-            del job, future, work  # else they would keep the result alive until the next job
+            del job, future, work  # they would keep the result alive until the next job
             with self._lock:
                 if self._running > self.threads:
                     self._running -= 1
@@ -153,10 +154,9 @@ class DaemonThreadPool(Executor):
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """The results in the order of the items. The work must release the GIL to gain anything.
+    """Return the results in the order of the items. The work must release the GIL to run in parallel.
 
-    Work that is itself running in one of these threads runs its own pieces in turn, where it is. Work that has been
-    given up stops before its next piece.
+    Nested calls run their items one after the other in the same thread. Cancelled work stops before its next item.
     """
     if len(items) < 2 or cores() < 2:
         return [_checked(work, item) for item in items]
@@ -164,15 +164,15 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 
 
 def slices(count: int, size: int) -> list[slice]:
-    """So many items in runs of the same size, the last one perhaps shorter."""
+    """Return slices of equal size that cover `count` items; the last one may be shorter."""
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 def with_help(work: Callable[[], None], others: int) -> None:
-    """The same work in this thread and in up to so many others: as many as are free before it is done here.
+    """Run the same work in this thread and in up to `others` free threads.
 
-    It takes its pieces from what all of them share, and none of them is waited for that has not begun: so it may hold
-    a lock that other work in these threads is waiting for.
+    The threads take items from shared state, and those that have not begun are not waited for: the work may hold a lock
+    that other work in these threads is waiting for.
     """
     job, helpers = _here.job, 0 if _here.busy else others
     helping = [_pool().submit(_marked, lambda _: work(), job, None) for _ in range(helpers)]
@@ -187,7 +187,7 @@ def with_help(work: Callable[[], None], others: int) -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Use no further threads while the block runs: the other cores are in use."""
+    """Use no further threads while the block runs, because the other cores are in use."""
     before, _here.busy = _here.busy, True
     try:
         yield
@@ -196,14 +196,14 @@ def alone() -> Iterator[None]:
 
 
 def cores() -> int:
-    """How many cores there are to work with."""
+    """Return the number of cores to use."""
     return 1 if _here.busy else available_cores()
 
 
 def available_cores() -> int:
-    """The cores that this process may run on, or fewer where OMP_NUM_THREADS says so."""
+    """Return the number of cores that this process may use, or OMP_NUM_THREADS if that is lower."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # further ones are of nested loops
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # further numbers are for nested loops
     return min(allowed, max(int(asked), 1)) if is_whole(asked) else allowed
 
 
@@ -241,7 +241,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> list[LibController]:
-    """The libraries; a limit of threadpoolctl's own would ask them all for more than their threads, each time."""
+    """Return the BLAS libraries; threadpoolctl's own limit would query each of them again every time."""
     import numpy  # noqa: F401  the libraries to be limited must be loaded to be found
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController

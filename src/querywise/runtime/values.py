@@ -1,6 +1,6 @@
-"""Plain values, which JSON can hold: settings that people type, notes beside a model, results in files.
+"""Plain JSON values: settings that users type, notes beside a model, results in files.
 
-Numbers are read in the digits 0 to 9 alone: Python itself also reads 1_0 and the digits of other scripts.
+Numbers consist of the digits 0 to 9 only: Python itself also accepts 1_0 and the digits of other scripts.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from numbers import Real
 from types import GenericAlias, UnionType
 from typing import TypeAlias, TypeGuard, get_args, get_origin, get_type_hints, is_typeddict
 
-# Sequence and Mapping rather than list and dict: a list of numbers is then a list of plain values too.
+# Sequence and Mapping rather than list and dict, so that a list of numbers is also a list of plain values.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
 Settings: TypeAlias = "Mapping[str, Json]"  # by name
-Grid: TypeAlias = "Mapping[str, Sequence[Json]]"  # what to try of each setting
-MODERATE = 1e150  # the largest number that is drawn or computed with
+Grid: TypeAlias = "Mapping[str, Sequence[Json]]"  # values to try for each setting
+MODERATE = 1e150  # the largest number to plot or compute with
 
 
 def has_type(value: Json, kind: type | UnionType | GenericAlias) -> bool:
-    """Whether a value read from JSON is of a type: a plain one, a list or dictionary, a TypedDict, or one of several.
+    """Return whether a value read from JSON has a type: a plain type, a list, a dictionary, a TypedDict, or a union.
 
-    Numbers must be moderate, or NaN, which stands for what is not known; a whole one is a float too.
+    Numbers must be moderate, or NaN for unknown; a whole number counts as a float.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if is_typeddict(kind):
@@ -41,7 +41,7 @@ def has_type(value: Json, kind: type | UnionType | GenericAlias) -> bool:
 
 
 def json_text(content: Json) -> str:
-    """Some lines of JSON. A number that is not finite, which JSON does not have, is null."""
+    """Return formatted JSON; numbers that are not finite, which JSON lacks, become null."""
     try:
         return json.dumps(content, indent=1, allow_nan=False) + "\n"
     except ValueError:
@@ -59,7 +59,7 @@ def _finite(content: Json) -> Json:
 
 
 def number(text: str) -> float | None:
-    """The number that a text stands for, like `-1.5e3` or `nan`; None where it is none.
+    """Return the number in a text such as `-1.5e3` or `nan`; None if it is not a number.
 
     >>> number("1e3"), number("inf"), number("1_0"), number("ten")
     (1000.0, inf, None, None)
@@ -71,13 +71,13 @@ def number(text: str) -> float | None:
 
 
 def finite_number(text: str) -> float | None:
-    """The same, and None where it is not finite."""
+    """Return the number in a text; None if it is not a finite number."""
     value = number(text)
     return value if value is not None and math.isfinite(value) else None
 
 
 def is_finite_number(value: Json | Real) -> TypeGuard[int | float]:
-    """Whether a value is a number that a double can hold, one of numpy's included.
+    """Return whether a value is a number, possibly numpy's, that a double can hold.
 
     >>> is_finite_number(2), is_finite_number(True), is_finite_number(10**400), is_finite_number("2")
     (True, False, False, False)
@@ -91,7 +91,7 @@ def is_finite_number(value: Json | Real) -> TypeGuard[int | float]:
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text is a whole number without a sign.
+    """Return whether a text is a whole number without a sign.
 
     >>> is_whole("12"), is_whole("²"), is_whole("")
     (True, False, False)

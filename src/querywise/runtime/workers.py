@@ -1,7 +1,7 @@
-"""Workers: this process, or a cluster within `use_workers`; and how much memory there is for their work.
+"""Workers, either this process or a cluster within `use_workers`; and the memory available for their work.
 
-What is expensive here is a sum over queries or a list of independent models. It is written once, as functions of parts
-that workers call; results come back in the order of the parts, so sums are added up in one order, whatever the workers.
+Expensive work is either a sum over queries or a list of independent models. It is written once, as functions of parts
+that workers call; results come back in the order of the parts, so sums are always added in the same order.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _Other = TypeVar("_Other")
 
-# A value for each call, or one for all of them: of any type, also kept, since the work's own signature says which.
+# A value for each call, or one for all of them, of any type, possibly kept: the work's own signature defines the type.
 Arguments: TypeAlias = Sequence[Any]
-# What workers keep: of any type, or a mark of where it is. Only to be handed to further calls.
+# Results that workers keep, of any type, or references to them. They can only be passed to further calls.
 Kept = NewType("Kept", object)
 
-_GROUP = 8  # calls in threads between two updates of the progress bar
+_GROUP = 8  # calls in threads per update of the progress bar
 ITSELF = 300_000_000  # bytes that Python and the libraries take
-_RETURNED = 0.9  # of the memory allowed, since freed memory is not always returned at once
-_SAFE = 0.8  # of the memory there is, since the data and everything else needs some too
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
-WORKING = 4  # how many times its size a part takes while it is made or worked on
+_RETURNED = 0.9  # share of the allowed memory, since freed memory is not always returned at once
+_SAFE = 0.8  # share of the existing memory, since the data and other programs need some
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # limits of a container
+WORKING = 4  # memory to build or process a part, as a multiple of its size
 
 
 class Workers(Protocol):
     """Calls `work(*row, *shared)` for every row of some columns.
 
-    A column holds a value for each call. What is kept stays on its worker; it can be passed to further calls, and
-    is computed again should that worker be lost. The work must be a function of its arguments alone.
+    A column holds a value for each call. Kept results stay on their worker; they can be passed to further calls and are
+    recomputed if that worker is lost. The work must be a pure function of its arguments.
     """
 
-    parts: int  # into how many parts data in memory is cut
-    memory: int | None  # the budget in bytes, where there is one
+    parts: int  # number of parts of data in memory
+    memory: int | None  # budget in bytes, if any
 
     def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
-        """The results one by one, as soon as each and all before it are ready."""
+        """Yield the results in order, each as soon as it and all before it are ready."""
 
     def each(
         self,
@@ -60,26 +60,29 @@ class Workers(Protocol):
         label: str | None = None,
         side_by_side: bool = False,
     ) -> list[_Result]:
-        """All results. side_by_side: a thread each, where they are not on several machines anyway."""
+        """Return all results.
+
+        With `side_by_side`, compute them in threads unless they are on several machines anyway.
+        """
         results, calls = self.stream(work, *columns, shared=shared), list(zip(*columns, strict=True))
         return [next(results) for _ in (calls if label is None else track(calls, label))]
 
     def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
-        """The results, kept."""
+        """Return the results, kept on their workers."""
 
     def both(
         self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
     ) -> tuple[list[_Result], list[Kept]]:
-        """Of results that are pairs, the first ones, and the second ones kept."""
+        """Return the first items of results that are pairs, and the second items kept on their workers."""
 
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
-        """The result of a job for each item, where jobs call the workers themselves; several at once."""
+        """Return the result of a job for each item, several at once; jobs may call the workers themselves."""
 
 
 class ThisProcess(Workers):
-    """The process itself. memory: how many bytes it may take in all; kept results beyond are on disk until needed."""
+    """The current process; `memory` is its limit in bytes, beyond which kept results are stored on disk."""
 
     parts = 1
 
@@ -88,7 +91,7 @@ class ThisProcess(Workers):
         self._room = None if memory is None else _Room(memory)
 
     def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
-        """One call after the other, each when its result is asked for."""
+        """Yield the result of one call after the other, on demand."""
         given = [_resolved(each) for each in shared]
         return (work(*map(_resolved, row), *given) for row in zip(*columns, strict=True))
 
@@ -100,7 +103,7 @@ class ThisProcess(Workers):
         label: str | None = None,
         side_by_side: bool = False,
     ) -> list[_Result]:
-        """One call after the other, or several in threads."""
+        """Make one call after the other, or several in threads."""
         if not side_by_side:
             return super().each(work, *columns, shared=shared, label=label)
         rows = list(zip(*columns, strict=True))
@@ -114,20 +117,20 @@ class ThisProcess(Workers):
         return [result for group in done for result in group]
 
     def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
-        """The results themselves, while there is room."""
+        """Return the results themselves, while there is memory."""
         return [self._put(result) for result in self.stream(work, *columns, shared=shared)]
 
     def both(
         self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
     ) -> tuple[list[_Result], list[Kept]]:
-        """Both halves, the second while there is room."""
+        """Return both items of the results, the second ones in memory as long as it lasts."""
         pairs = [(first, self._put(second)) for first, second in self.stream(work, *columns, shared=shared)]
         return [first for first, _ in pairs], [second for _, second in pairs]
 
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
-        """One after the other, or several in threads."""
+        """Run one job after the other, or several in threads."""
         return self.each(job, items, label=label if len(items) > 1 else None, side_by_side=side_by_side)
 
     def _put(self, value: Any) -> Any:
@@ -138,7 +141,7 @@ _workers: ContextVar[Workers] = ContextVar("querywise_crew", default=ThisProcess
 
 
 def workers() -> Workers:
-    """The current workers."""
+    """Return the current workers."""
     return _workers.get()
 
 
@@ -153,7 +156,7 @@ def use_workers(those: Workers) -> Iterator[Workers]:
 
 
 class _Room:
-    """Kept results within what a process may take in all; the ones that do not fit are in files of a private folder."""
+    """Kept results within a process's memory limit; those that do not fit are in files of a private folder."""
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
@@ -168,7 +171,7 @@ class _Room:
         frame = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         size = len(frame) + sum(each.raw().nbytes for each in buffers)
         self._largest = max(self._largest, size)
-        # Making the next one takes several times the memory of the finished one.
+        # Computing the next result takes several times the memory of a finished one.
         if _resident(self._kept + size) + WORKING * self._largest <= _RETURNED * self.memory:
             self._kept += size
             kept = _InMemory(value)
@@ -188,7 +191,7 @@ class _Room:
 
 
 def _resident(kept: int) -> int:
-    """The bytes of memory the process has now; where the system does not report it, an estimate."""
+    """Return the process's memory in bytes, or an estimate if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -206,7 +209,7 @@ class _InMemory:
 class _OnDisk:
     def __init__(self, path: Path, room: _Room) -> None:
         self.path = path
-        self.room = room  # kept alive, since its folder is removed with it
+        self.room = room  # keep it alive, since its folder is removed with it
 
     def taken(self) -> Any:
         with self.path.open("rb") as file:
@@ -223,7 +226,7 @@ def _resolved(thing: Any) -> Any:
 
 
 def machine_memory() -> int:
-    """The bytes of memory that this machine has, or that a container on it may take."""
+    """Return the memory in bytes of this machine, or the limit of the container."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _LIMITS:
         try:
@@ -234,7 +237,7 @@ def machine_memory() -> int:
 
 
 def require_memory(needed: int, what: str, instead: str) -> None:
-    """Refuse work that needs so many bytes where that is more than there is, or than the budget allows."""
+    """Raise DataError if work needs more bytes than the machine has or the budget allows."""
     budget = workers().memory
     allowed = int(_SAFE * machine_memory()) if budget is None else budget
     if needed > allowed:
