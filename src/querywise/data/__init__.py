@@ -1,1 +1,1 @@
-"""Anything a user has → Judged."""
+"""Readers that turn a user's data into Judged."""

@@ -1,6 +1,6 @@
 """Candidates: documents grouped by query, frozen.
 
-The rows of a query are contiguous, so a query is a slice and never a search.
+The rows of a query are contiguous, so a query is a slice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Candidates:
     """Documents to be ranked, one row per (query, document) pair.
 
     Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. `from_arrays`,
-    `from_frame` and the readers make them; this is for data that is grouped by query already.
+    `from_frame` and the readers make them; use this class for data that is already grouped by query.
 
     Args:
         features: documents × features, finite numbers.
@@ -42,13 +42,13 @@ class Candidates:
         query_ids: the id of every query, no two the same.
         document_ids, comments: one text per row, or None.
         feature_names: one per column, or None.
-        queries: what is known of the queries beside their documents, in the order of `query_ids`; None is nothing.
-        source_rows: where rows had to be brought together by query, each one's row in the input.
+        queries: query data, in the order of `query_ids`; None if there is none.
+        source_rows: the input row of each row, if rows had to be grouped by query.
         missing: "refused", or "allowed": features may be NaN, which rankers with a policy for missing values take, and
             others refuse.
 
     Raises:
-        DataError: Lengths that do not fit, an id that comes twice, infinite features, and NaN unless allowed.
+        DataError: Lengths that do not match, duplicate ids, infinite features, and NaN unless allowed.
 
     >>> import numpy as np
     >>> from querywise import Candidates
@@ -87,7 +87,10 @@ class Candidates:
             object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
 
     def _checked_starts(self, rows: int) -> Ints:
-        """The first row of every query and then the number of rows, frozen; anything else is refused."""
+        """Return the first row of every query and then the number of rows, frozen.
+
+        Raise DataError if they are inconsistent.
+        """
         starts, count = np.asarray(self.starts, dtype=np.int64), len(self.query_ids) + 1
         if starts.ndim != 1 or len(starts) != count or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
             raise DataError(
@@ -108,11 +111,10 @@ class Candidates:
         feature_names: tuple[str, ...] | None,
         missing: Missing,
     ) -> Candidates:
-        """The documents of the one query of a table, as a service makes them for every request.
+        """Return the documents of a table's only query, as a service makes them for every request.
 
         Args:
-            features: consecutive in memory, a row for each of the ids, a column for each of the names: not looked at
-                again, but for their size.
+            features: contiguous in memory, a row for each id, a column for each name; only their size is checked.
         """
         starts = np.array([0, len(features)])
         if not is_moderate(features):
@@ -140,26 +142,26 @@ class Candidates:
 
     @property
     def counts(self) -> list[str]:
-        """How many queries, documents and features there are, in words."""
+        """The numbers of queries, documents and features, in words."""
         rows, columns = self.features.shape
         return [counted(len(self), "query"), counted(rows, "document"), counted(columns, "feature")]
 
     def rows(self, query: int) -> slice:
-        """The rows of one query, by its number from 0."""
+        """Return the rows of one query, by its index."""
         return slice(int(self.starts[query]), int(self.starts[query + 1]))
 
     @property
     def sizes(self) -> Ints:
-        """How many documents each query has."""
+        """The number of documents of each query."""
         return self.starts[1:] - self.starts[:-1]  # np.diff takes four times as long for one query
 
     @property
     def query_of_row(self) -> Ints:
-        """The number of the query that owns each row."""
+        """The index of the query that owns each row."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def blocks(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Runs of whole queries, as (first, last + 1), of about so many rows each; at least one query in each."""
+        """Yield runs of whole queries, as (first, last + 1), of about so many rows each and at least one query."""
         first = 0
         while first < len(self):
             fitting = int(np.searchsorted(self.starts, self.starts[first] + rows, "right")) - 1
@@ -168,19 +170,19 @@ class Candidates:
             first = last
 
     def feature_label(self, column: int) -> str:
-        """What messages call a column, by its number from 0: its name, or its number in a LETOR file."""
+        """Return a column's name for messages, given its index: the feature's name, or its number in a LETOR file."""
         return self.feature_names[column] if self.feature_names is not None else str(column + 1)
 
     def column_of(self, feature: int | str) -> int:
-        """The number, from 0, of a feature given by that or by its name."""
+        """Return the column index of a feature, given its index or its name."""
         return column_of(feature, self.features.shape[1], self.feature_names)
 
     def document_label(self, row: int) -> str:
-        """The id of the document in a row, where there is one, else the number of the row, counted from 1."""
+        """Return the id of the document in a row, or the row number, counted from 1, if documents have no ids."""
         return self.document_ids[row] if self.document_ids is not None else str(row + 1)
 
     def require_moderate(self, *, missing: Missing = "refused") -> None:
-        """Refuse features too large to compute with, and missing ones unless they are allowed."""
+        """Raise DataError if features are too large to compute with, or missing without being allowed."""
         if not self.__dict__["_moderate"]:
             if missing == "refused":
                 require_whole(self.features, self.feature_names)
@@ -189,11 +191,11 @@ class Candidates:
     def require_features(
         self, count: int, names: tuple[str, ...] | None = None, *, missing: Missing = "refused"
     ) -> None:
-        """Refuse candidates whose columns are not those of a model, too large to compute with, or missing.
+        """Raise DataError if the columns are not those of a model, too large to compute with, or missing.
 
         Args:
-            count, names: how many columns the model has, and their names where they are known.
-            missing: "allowed" where the model takes NaN.
+            count, names: how many columns the model has, and their names if they are known.
+            missing: "allowed" if the model accepts NaN.
         """
         self.require_moderate(missing=missing)
         found, own = self.features.shape[1], self.feature_names
@@ -211,26 +213,29 @@ class Candidates:
             )
 
     def surely_has(self, count: int, names: tuple[str, ...] | None) -> bool:
-        """Whether `require_features` of this `count` and these `names` surely refuses nothing: a quick look."""
+        """Fast path: return True if `require_features` with this `count` and these `names` is known to pass."""
         moderate: bool = self.__dict__["_moderate"]
         known = names is None or self.feature_names is None or names == self.feature_names
         return moderate and known and self.features.shape[1] == count
 
     def in_source_order(self, scores: Floats) -> Floats:
-        """Scores in the order in which the rows were handed over, before they were grouped by query."""
+        """Return scores in the order of the input rows, before they were grouped by query."""
         return scores if self.source_rows is None else scores[np.argsort(self.source_rows, kind="stable")]
 
     def with_features(self, features: Floats, names: tuple[str, ...] | None) -> Candidates:
-        """The same documents with other `features`, a row for each, and their `names`; all else was checked before."""
+        """Return the same documents with other `features`, one row each, and their `names`.
+
+        Everything else is checked already.
+        """
         matrix, moderate = checked_matrix(features, "features", names, self.missing)
         made = object.__new__(Candidates)
         made.__dict__.update(self.__dict__, features=matrix, feature_names=names, _moderate=moderate)
         return made
 
     def with_queries(self, table: QueryTable) -> Candidates:
-        """The same documents with the query data of `table`; only a query without documents may be missing there.
+        """Return the documents with the query data of `table`, in which only queries without documents may be missing.
 
-        Groups that the queries have already stay, unless the table has groups.
+        Existing groups of queries stay, unless the table has groups.
         """
         known = set(table.ids)
         sizes = zip(self.query_ids, self.sizes.tolist(), strict=True)
@@ -241,7 +246,7 @@ class Candidates:
         return replace(self, queries=found)
 
     def with_empty(self, query_ids: Sequence[str]) -> Candidates:
-        """The same documents, and after them queries of these `query_ids`, which have none."""
+        """Return the same documents, followed by queries with these `query_ids` that have no documents."""
         if not query_ids:
             return self
         return replace(
@@ -252,7 +257,7 @@ class Candidates:
         )
 
     def select(self, queries: Ints | Sequence[int]) -> Candidates:
-        """The documents of some queries, by their numbers from 0, in the order asked for."""
+        """Return the documents of some queries, given their indices, in that order."""
         chosen = query_numbers(queries)
         rows = rows_of(self.starts, chosen)
         ids = tuple(self.query_ids[query] for query in chosen)

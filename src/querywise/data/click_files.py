@@ -1,4 +1,4 @@
-"""What click logs look like: the names of their columns, and how a path is recognized as one."""
+"""The format of click logs: the names of their columns, and how to recognize one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from querywise.runtime.values import Json
 
 Kind = Literal["rows", "lines", "events", "parquet"]
 
-# Column → the names it has in logs, in lower case without spaces, dots, dashes and underscores.
+# Column → its names in logs, in lower case without spaces, dots, dashes and underscores.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "query": ("query", "userquery", "querytext", "searchterm", "searchterms", "keywords", "q", "queryid", "qid"),
     "document": ("document", "documentid", "doc", "docid", "item", "itemid", "objectid", "product", "productid", "url"),
@@ -28,22 +28,22 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "propensity": ("propensity", "propensityscore", "examination"),
     "device": ("device", "devicetype", "devicecategory"),
 }
-SHOWN = ("shown", "documents", "results", "impressions")  # of a log with a page a line
+SHOWN = ("shown", "documents", "results", "impressions")  # in a log with one result page per line
 _NEEDED = ("query", "document", "clicked")
-GROWING = "log-"  # how the names of files begin that a service adds events to
-PACKED = ".parquet"  # how those end that it has packed; without Arrow it is .ndjson.gz
+GROWING = "log-"  # prefix of the files to which a service appends events
+PACKED = ".parquet"  # suffix of packed files; without Arrow it is .ndjson.gz
 _EVENTS = ('"action_name"', '"user_query"', '"ubi_queries"', '"ubi_events"')
-_LOOKED = 65_536  # characters of a first line
-_LONGEST, _MOST_EMPTY = 10_000_000, 1_000_000  # characters of any other, and lines without any
+_LOOKED = 65_536  # characters read of a first line
+_LONGEST, _MOST_EMPTY = 10_000_000, 1_000_000  # limits for other lines, and for the number of empty lines
 
 
 def plain(name: str) -> str:
-    """A column name without case, spaces, dots, dashes and underscores."""
+    """Return a column name without case, spaces, dots, dashes and underscores."""
     return "".join(letter for letter in name.casefold() if letter not in " ._-")
 
 
 def columns_in(names: Sequence[str]) -> dict[str, str]:
-    """Which column of a file has what: our name of it → the file's."""
+    """Return the columns of a file by meaning: our name → the file's."""
     by_plain = {plain(each): each for each in reversed(names)}
     found: dict[str, str] = {}
     for name, known in COLUMNS.items():
@@ -54,7 +54,7 @@ def columns_in(names: Sequence[str]) -> dict[str, str]:
 
 
 def kind_of(path: Path) -> Kind | None:
-    """What kind of click log a file is; None where it is none."""
+    """Return the kind of click log that a file is; None if it is not one."""
     if path.suffix == ".parquet":
         return "parquet" if path.is_file() and _is_table(_parquet_names(path)) else None
     try:
@@ -71,12 +71,12 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def is_click_log(path: Path) -> bool:
-    """Whether a path is a click log; any file may be asked, and folders are none."""
+    """Return whether a path is a click log; folders are not."""
     return path.is_file() and kind_of(path) is not None
 
 
 def header_of(line: str) -> list[str] | None:
-    """The columns named by the first line of a CSV or TSV file; None where it has fewer than two."""
+    """Return the columns named by the first line of a CSV or TSV file; None if there are fewer than two."""
     line = line.removeprefix("\ufeff").rstrip("\r\n")
     try:
         found = next(csv.reader([line], delimiter=delimiter_of(line)), [])
@@ -86,18 +86,18 @@ def header_of(line: str) -> list[str] | None:
 
 
 def delimiter_of(line: str) -> str:
-    """What separates the columns of a file with this first line."""
+    """Return the delimiter of a file, given its first line."""
     return "\t" if "\t" in line else ";" if line.count(";") > line.count(",") else ","
 
 
 def shown_in(names: Sequence[str]) -> str | None:
-    """The column with the documents of a page, where a line is a page."""
+    """Return the column with the documents of a page, if each line is a page."""
     return next((each for each in names if plain(each) in SHOWN), None)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[TextIO]:
-    """A text file, plain or packed by gzip or xz, to read piece by piece."""
+    """Open a text file, plain or compressed by gzip or xz, to be read in pieces."""
     try:
         with open(path, "rb") as raw:
             begin = raw.read(6)
@@ -116,7 +116,7 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 
 def lines_of(path: Path, file: TextIO) -> Iterator[str]:
-    """The lines of a file, none too long, and not too many of them empty: half a megabyte unpacks to a gigabyte."""
+    """Yield the lines of a file, limiting their length and the number of empty ones: 0.5 MB may unpack to 1 GB."""
     number = empty = 0
     while line := file.readline(_LONGEST):
         number, empty = number + 1, empty + (len(line) < len("\r\n\n"))
@@ -135,14 +135,14 @@ def _lines(file: TextIO) -> Iterator[str]:
 
 
 def _is_table(names: Sequence[str]) -> bool:
-    """Whether these are columns of a click log: a table with labels is a feature log that counts clicks too."""
+    """Return whether these are columns of a click log: a table with labels is a feature log, even with clicks."""
     return all(each in columns_in(names) for each in _NEEDED) and not {"label", "grade"} & {
         plain(each) for each in names
     }
 
 
 def _parquet_names(path: Path) -> list[str]:
-    """The columns of a Parquet file; none where Arrow is not installed or the file is damaged."""
+    """Return the columns of a Parquet file; empty if Arrow is not installed or the file is damaged."""
     try:
         from querywise.data.parquet.arrow import open_parquet
 
@@ -152,7 +152,7 @@ def _parquet_names(path: Path) -> list[str]:
 
 
 def is_event_log(path: Path) -> bool:
-    """Whether a path is a folder of events that a service adds to."""
+    """Return whether a path is a folder to which a service appends events."""
     if not path.is_dir():
         return False
     tables = path.glob(f"{GROWING}*{PACKED}")
@@ -166,12 +166,12 @@ def _is_event_table(path: Path) -> bool:
 
 
 def logged_events(folder: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """Every record in a folder of events with where it stands, in the order in which files were begun."""
+    """Yield every record in a folder of events with its location, in the order in which files were started."""
     tables = folder.glob(f"{GROWING}*{PACKED}")
     for file in sorted([*folder.glob(f"{GROWING}*.ndjson*"), *tables]):
         plain = file.with_suffix(".ndjson") if file.suffix == PACKED else file.with_suffix("")
         if not file.is_file() or (file.suffix in (".gz", PACKED) and plain.exists()):
-            continue  # a process was killed before it removed the one that it had packed
+            continue  # a process was killed before it removed the file that it had packed
         for number, record in _packed_events(file) if file.suffix == PACKED else events_of(file, growing=True):
             yield f"{file}:{number}", record
 
@@ -183,9 +183,9 @@ def _packed_events(path: Path) -> Iterator[tuple[int, Mapping[str, Json]]]:
 
 
 def events_of(path: Path, *, growing: bool = False) -> Iterator[tuple[int, Mapping[str, Json]]]:
-    """The records of an NDJSON file with their line numbers, without the lines of a bulk request that name an index.
+    """Yield the records of an NDJSON file with their line numbers, skipping index lines of bulk requests.
 
-    growing: a last line without its end is being written, or was when a process was killed, and is left out.
+    `growing` skips an unterminated last line, which is still being written or was left by a killed process.
     """
     with opened(path) as file:
         for number, line in enumerate(lines_of(path, file), start=1):

@@ -16,12 +16,12 @@ from querywise.runtime.files import parse_json, read_text
 from querywise.runtime.values import JsonObject, finite_number
 
 MANIFEST, GAINS, FEATURES = "clicks.json", "gains.tsv", "features.parquet"
-WEIGHTS = "weights.tsv"  # of preferences, where features are those of pairs by inverse propensity
+WEIGHTS = "weights.tsv"  # of preferences, if features are those of pairs weighted by inverse propensity
 HEADING = ("query-id", "corpus-id", "gain", "error", "label")
 
 
 class ClickGain(NamedTuple):
-    """What clicks say of a document: its attractiveness, the standard error, and the real-valued label made of it."""
+    """Click evidence for a document: its attractiveness, the standard error, and the real-valued label from it."""
 
     gain: float
     error: float
@@ -32,12 +32,12 @@ Gains = Mapping[str, Mapping[str, ClickGain]]  # query → document → gain
 
 
 def is_click_folder(path: Path) -> bool:
-    """Whether a path is a folder of judgments from clicks."""
+    """Return whether a path is a folder of judgments from clicks."""
     return (path / MANIFEST).is_file()
 
 
 def read_gains(folder: Path) -> dict[str, dict[str, ClickGain]]:
-    """The gains of a folder: query → document → gain."""
+    """Return the gains in a folder: query → document → gain."""
     path = folder / GAINS
     lines = read_text(path).split("\n")
     if tuple(lines[0].split("\t")) != HEADING:
@@ -54,12 +54,12 @@ def read_gains(folder: Path) -> dict[str, dict[str, ClickGain]]:
 
 
 def labels_in(gains: Gains) -> dict[str, dict[str, float]]:
-    """The labels alone: query → document → label."""
+    """Return only the labels: query → document → label."""
     return {query: {document: each.label for document, each in own.items()} for query, own in gains.items()}
 
 
 def read_manifest(folder: Path) -> JsonObject:
-    """What the folder says of itself."""
+    """Return the content of the folder's manifest."""
     found = parse_json(read_text(folder / MANIFEST), folder / MANIFEST)
     if not isinstance(found, dict):
         raise DataError(f"{folder / MANIFEST}: expected a record; found {found!r:.60}.")
@@ -67,7 +67,7 @@ def read_manifest(folder: Path) -> JsonObject:
 
 
 def weighed_by_clicks(data: Judged, folder: Path) -> Judged:
-    """Preferences with the weights of their clicks."""
+    """Return preferences with their click weights."""
     weights: dict[str, float] = {}
     for number, line in enumerate(read_text(folder / WEIGHTS).split("\n"), start=1):
         if line:
@@ -80,7 +80,7 @@ def weighed_by_clicks(data: Judged, folder: Path) -> Judged:
 
 
 def judged_by_clicks(data: Judged, folder: Path) -> Judged:
-    """The same documents with the gains of a folder (see `with_gains`)."""
+    """Return the same documents with the gains in a folder (see `with_gains`)."""
     try:
         return with_gains(data, read_gains(folder), weigh=read_manifest(folder).get("weights") is True)
     except DataError as error:
@@ -88,10 +88,10 @@ def judged_by_clicks(data: Judged, folder: Path) -> Judged:
 
 
 def with_gains(data: Judged, gains: Gains, *, weigh: bool) -> Judged:
-    """The same documents with their gains as real-valued labels; weigh: queries by certainty.
+    """Return the same documents with their gains as real-valued labels; `weigh` weights queries by certainty.
 
-    A query's weight is Σ 1 / error² over its judged documents, so that queries with more clicks count more; on average
-    it is 1. Documents that were not shown are unjudged, and queries without a judged document are left out.
+    A query's weight is Σ 1 / error² over its judged documents, so that queries with more clicks count more; the mean
+    weight is 1. Documents that were not shown are unjudged, and queries without a judged document are dropped.
     """
     rows = data.candidates
     if rows.document_ids is None:

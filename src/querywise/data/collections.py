@@ -1,4 +1,4 @@
-"""Text collections: documents, queries and judgements, in the BEIR layout or with TREC topics and qrels.
+"""Text collections: documents, queries and judgments, in the BEIR layout or with TREC topics and qrels.
 
 A folder holds `corpus.jsonl` (`_id`, `title`, `text`, and `columns` of the user's own; or any fields), `queries.jsonl`
 and `qrels.tsv`. Documents are read one at a time, on every iteration; errors name file and line.
@@ -21,15 +21,15 @@ from querywise.errors import DataError, Hint
 from querywise.runtime.files import PathLike, atomic_text, make_folder, read_text
 from querywise.runtime.values import Json, JsonObject, is_finite_number
 
-TEXTS_BESIDE = ".queries.jsonl"  # ends the name of the file with the texts of queries judged elsewhere
+TEXTS_BESIDE = ".queries.jsonl"  # suffix of the file with the texts of queries that were judged elsewhere
 _QRELS = ("qrels.tsv", "qrels/test.tsv", "qrels.txt", "qrels")
 _TOPICS = ("queries.jsonl", "topics.txt", "topics", "queries.tsv")
 
 
 class Document(NamedTuple):
-    """One document: its id, title and text, the user's own columns, and the values of its fields.
+    """A document: its id, title and text, the user's own columns, and the values of its fields.
 
-    Where documents have fields, `title` is one of them and `text` all other words.
+    If documents have fields, `title` is one of them and `text` holds all other words.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents, queries and relevance judgements. fields: what documents have beside title, text and columns."""
+    """Documents, queries and relevance judgments; `fields` are those of documents besides title, text and columns."""
 
     name: str
     documents: Callable[[], Iterable[Document]]
@@ -54,28 +54,28 @@ class Collection:
         return f"Collection({self.name!r}, {queries}, {counted(len(self.judgements), 'judgement')})"
 
     def grades(self) -> dict[str, dict[str, int]]:
-        """Query → document → grade."""
+        """Return grades by query and document."""
         return grades_of(self.judgements)
 
 
 def read_collection(
     folder: PathLike, *, queries: PathLike | None = None, judgements: PathLike | None = None
 ) -> Collection:
-    r"""A collection of documents, queries and judgements, from its folder.
+    r"""Read a collection of documents, queries and judgments from its folder.
 
-    Queries are `queries.jsonl`, TREC topics or `id <tab> text` lines; judgements are `query <tab> document <tab> grade`
+    Queries are `queries.jsonl`, TREC topics or `id <tab> text` lines; judgments are `query <tab> document <tab> grade`
     lines or TREC qrels. A collection without them can be indexed and searched.
 
-    Documents may have any fields; `fields.toml` says what each is taken for, or else what is found in them.
+    Documents may have any fields; `fields.toml` gives the kind of each, or else it is inferred from the values.
 
     Args:
-        folder: one with `corpus.jsonl` in it, one document a line, or `corpus.csv`, `.tsv` or `.parquet`; or such a
-            file.
-        queries: the file of queries, where it is elsewhere.
-        judgements: the file of judgements, where it is elsewhere.
+        folder: a folder with `corpus.jsonl`, one document per line, or `corpus.csv`, `.tsv` or `.parquet`; or such a
+        file itself.
+        queries: the file of queries, if it is elsewhere.
+        judgments: the file of judgments, if it is elsewhere.
 
     Returns:
-        A Collection, its documents read when they are asked for.
+        A Collection, whose documents are read on demand.
 
     Raises:
         DataError: A folder without `corpus.jsonl`, a line that cannot be read, and a judged query without text.
@@ -115,14 +115,14 @@ def collection_of(
     *,
     fields: Fields | PathLike | None = None,
 ) -> Collection:
-    """A collection from data frames, lists of dictionaries or mappings: no files, and no classes of this package.
+    """Return a collection made from data frames, lists of dictionaries or mappings, without any files.
 
     Args:
         documents: a frame (pandas, polars, Arrow) or a list of dictionaries with a row for each document: an `id`, and
-            any fields: texts, lists of texts, numbers, dates, truth values.
-        queries: rows of the same kind with `id` and `text`, and as you like `class` and `group`; or texts by id.
+        any fields: texts, lists of texts, numbers, dates, booleans.
+        queries: rows of the same kind with `id` and `text`, and optionally `class` and `group`; or texts by id.
         judgments: grades by query and document, a table with such columns, or tuples of query, document and grade.
-        fields: what each field is taken for: the path of a `fields.toml`, or Fields; None is what is found in them.
+        fields: the kinds of the fields: the path of a `fields.toml`, or Fields; None infers them from the values.
 
     Returns:
         A Collection, which `read_judged` and `build_index` take.
@@ -178,10 +178,10 @@ def _judgements_from(judgments: Grades | Columns | Sequence[tuple[str, str, int]
 
 
 def with_more_judged(collection: Collection, judgements: PathLike) -> Collection:
-    """The same collection with the judgements of a file beside its own; of one pair the grade of the file counts.
+    """Return the collection with the judgments of a file added; they override existing grades of the same pairs.
 
-    Queries that the collection does not have are added, with the texts in the file of the same name that ends in
-    `.queries.jsonl`, as judging on the page of a service writes it.
+    Queries that the collection lacks are added, with their texts from the file of the same name that ends in
+    `.queries.jsonl`, as written by the judging page of a service.
     """
     path = Path(judgements)
     beside = path.with_name(path.name + TEXTS_BESIDE)
@@ -204,7 +204,7 @@ def with_more_judged(collection: Collection, judgements: PathLike) -> Collection
 
 
 def _with_texts(table: QueryTable, more: QueryTable) -> QueryTable:
-    """The table with further queries: their texts, and their classes where the table has classes."""
+    """Return the table with further queries: their texts, and their classes if the table has classes."""
     longer, unknown = table.with_unknown(more.ids), (None,) * len(more)
     texts = (*(table.texts or (None,) * len(table)), *(more.texts or unknown))
     classes = None if table.classes is None else (*table.classes, *(more.classes or unknown))
@@ -212,7 +212,7 @@ def _with_texts(table: QueryTable, more: QueryTable) -> QueryTable:
 
 
 def write_collection(collection: Collection, folder: PathLike) -> None:
-    """Write a collection in the layout `read_collection` reads."""
+    """Write a collection in the layout that `read_collection` reads."""
     root = Path(folder)
     make_folder(root)
     with atomic_text(root / "corpus.jsonl") as out:
@@ -234,12 +234,12 @@ def write_collection(collection: Collection, folder: PathLike) -> None:
 
 
 def read_documents(path: Path, fields: Fields | None = None) -> Iterator[Document]:
-    """The documents of a file, one at a time."""
+    """Yield the documents of a file, one at a time."""
     return _unique(documents_of(records_of(path), fields))
 
 
 def documents_of(records: Iterable[tuple[str, JsonObject]], fields: Fields | None) -> Iterator[tuple[str, Document]]:
-    """Records as documents, each with its place."""
+    """Yield records as documents, each with its location."""
     for where, record in records:
         if fields is None:
             yield where, _document(record, where)
@@ -250,7 +250,7 @@ def documents_of(records: Iterable[tuple[str, JsonObject]], fields: Fields | Non
 
 
 def _unique(documents: Iterable[tuple[str, Document]]) -> Iterator[Document]:
-    """Documents whose ids are different and whose columns are the same."""
+    """Yield documents, checking that their ids are distinct and their columns the same."""
     places: dict[str, str] = {}
     names: tuple[str, ...] | None = None
     for where, document in documents:
@@ -280,7 +280,7 @@ def _some(documents: Iterable[Document], path: Path) -> Iterator[Document]:
 
 
 def read_topics(path: Path) -> QueryTable:
-    """Queries from `queries.jsonl`, from TREC topics (`<top> <num> <title>`), or from `id <tab> text` lines."""
+    """Read queries from `queries.jsonl`, from TREC topics (`<top> <num> <title>`), or from `id <tab> text` lines."""
     if path.suffix == ".jsonl":
         return read_queries(path)
     text = read_text(path)
@@ -335,7 +335,7 @@ def _trec_topics(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _tagged(topic: str, tag: str, heading: str) -> Iterator[list[str]]:
-    """The words between every such tag and the next tag, without their heading; in time linear in the length."""
+    """Yield the words between each such tag and the next tag, without the heading, in linear time."""
     for part in topic.split(f"<{tag}>")[1:]:
         yield part.partition("<")[0].strip().removeprefix(heading).split()
 

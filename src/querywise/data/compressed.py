@@ -1,4 +1,4 @@
-"""Compressed files unpacked in pieces, all of their streams, within a bound that is known beforehand."""
+"""Decompression in pieces, of all streams of a file, within a limit on size."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ from querywise.errors import DataError
 from querywise.runtime.files import as_text, read_bytes
 from querywise.runtime.workers import machine_memory
 
-_TAKEN, _PIECE = 1_000_000, 16_000_000  # bytes that are unpacked at a time, and that they unpack to at most
-_SMALL = 64_000_000  # bytes that anything may unpack to
-_RATIO = 1_000  # unpacked to packed: text with features packs to a tenth or a fiftieth, nothing but zeros to a 7,000th
-_DICTIONARY = 1_000_000_000  # bytes that unpacking an .xz file may take for itself
+_TAKEN, _PIECE = 1_000_000, 16_000_000  # bytes decompressed at a time, and the most that they decompress to
+_SMALL = 64_000_000  # bytes that any file may decompress to
+_RATIO = 1_000  # largest compression ratio: text with features reaches 10 to 50, zeros alone 7,000
+_DICTIONARY = 1_000_000_000  # bytes of memory for decompressing an .xz file
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _ANYTHING = re.compile(r"\S")
-_LONGEST_LINE = 1_000_000  # bytes of a first line that is looked at
+_LONGEST_LINE = 1_000_000  # bytes read of a first line
 
 
 def unpacked(path: Path, raw: bytes) -> bytes:
-    """The content of a file: as it stands, or of gzip and xz, which their first bytes tell, unpacked.
+    """Return the content of a file, decompressed if its first bytes are those of gzip or xz.
 
-    Every stream in it must be whole: what follows the first one is read or refused, and never left out.
+    Every stream in the file must be complete: data after the first stream is read or raises DataError, and is never
+    skipped.
     """
     if not raw.startswith((_GZIP, _XZ)):
         return raw
     whole = io.BytesIO()
     for piece in _pieces(path, raw):
         whole.write(piece)
-    return whole.getvalue()  # the buffer itself, not a copy of it
+    return whole.getvalue()  # the buffer itself, not a copy
 
 
 def read_packed_text(path: Path) -> str:
-    """The text of a UTF-8 file, plain or packed by gzip or xz."""
+    """Return the text of a UTF-8 file, plain or compressed by gzip or xz."""
     return as_text(unpacked(path, read_bytes(path)), path)
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text that hold anything, with their numbers from 1, one at a time.
+    """Yield the non-blank lines of a text with their numbers, counted from 1.
 
-    A list of them takes many times the memory of short ones, and a loop over those that are empty its time: half a
-    gigabyte of them packs to half a megabyte.
+    A list of short lines would take many times their memory, and a loop over blank ones would take long: half a
+    gigabyte of them compresses to half a megabyte.
     """
     number, begin = 1, 0
     while (found := _ANYTHING.search(text, begin)) is not None:
@@ -61,9 +62,9 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 
 
 def first_words(path: Path) -> list[str]:
-    """The words of the first line of a text file that holds any; none where it is no file, or no text.
+    """Return the words of a text file's first non-blank line; empty if it is not a text file.
 
-    No more is unpacked than that line, and one of more than a megabyte counts as none.
+    No more than that line is decompressed, and a line of more than a megabyte counts as empty.
     """
     if not path.is_file() or path.suffix == ".parquet":
         return []
@@ -79,7 +80,7 @@ def first_words(path: Path) -> list[str]:
 
 
 def _pieces(path: Path, raw: bytes) -> Iterator[bytes]:
-    """The content of a file, packed or not, piece by piece."""
+    """Yield the content of a file, compressed or not, in pieces."""
     if raw.startswith(_GZIP):
         return _streams(path, raw, lambda: zlib.decompressobj(wbits=31), padding=1)
     if raw.startswith(_XZ):
@@ -88,14 +89,14 @@ def _pieces(path: Path, raw: bytes) -> Iterator[bytes]:
 
 
 def _streams(path: Path, raw: bytes, begin: Callable[[], Any], *, padding: int) -> Iterator[bytes]:
-    """All streams, one after the other; between and after them there may be zeros, in multiples of `padding`."""
+    """Yield all streams one after the other; between and after them there may be zeros, in multiples of `padding`."""
     most = min(max(_SMALL, _RATIO * len(raw)), machine_memory() // 2)
     size = place = 0
     try:
         while place < len(raw):
             stream, waiting = begin(), b""
             while not stream.eof:
-                if not waiting and getattr(stream, "needs_input", True):  # lzma keeps what waits itself
+                if not waiting and getattr(stream, "needs_input", True):  # lzma buffers pending input itself
                     waiting = raw[place : place + _TAKEN]
                     place += len(waiting)
                 piece = stream.decompress(waiting, _PIECE)

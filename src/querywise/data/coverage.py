@@ -1,4 +1,4 @@
-"""Coverage: how much of what was judged the candidates hold."""
+"""Coverage: the share of the judged documents that are among the candidates."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ ADDED = "added = 1"  # in the comment of a judged document that retrieval did no
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the candidates of judged queries hold, and what retrieval missed."""
+    """How many judged documents are among the candidates of judged queries, and how many retrieval missed."""
 
-    queries: int  # judged
-    without_candidates: int  # of those: retrieval found no document
-    without_relevant: int  # queries with candidates of which none is relevant
-    relevant: int  # relevant documents, judged
-    found: int  # of those, among what retrieval found
-    depth: int  # candidates of a query, at most
-    recall: float  # the mean over all queries of the share found; a query without a relevant document counts 0
-    unjudged: int = 0  # queries left out since nothing is judged for them
-    added: int = 0  # judged documents put in though retrieval did not find them
+    queries: int  # judged queries
+    without_candidates: int  # those for which retrieval found no document
+    without_relevant: int  # queries with candidates but no relevant one
+    relevant: int  # documents judged relevant
+    found: int  # those that retrieval found
+    depth: int  # most candidates of a query
+    recall: float  # the mean over all queries of the share found; 0 for a query without a relevant document
+    unjudged: int = 0  # queries dropped because they have no judgments
+    added: int = 0  # judged documents added although retrieval did not find them
 
     def lines(self) -> list[str]:
-        """What it says, in a few sentences."""
+        """Return the coverage in a few sentences."""
         share = self.found / max(self.relevant, 1)
         said = [
             f"{self.found} of {self.relevant} relevant documents ({share:.0%}) are among the candidates, at most "
@@ -47,12 +47,12 @@ class Coverage:
 
 @dataclass(frozen=True)
 class CoverageByRuns(Coverage):
-    """The same of candidates that several first-stage runs found."""
+    """Coverage of candidates from several first-stage runs."""
 
     by_run: Mapping[str, float] = field(default_factory=dict)  # the recall of each
 
     def lines(self) -> list[str]:
-        """What it says, in a few sentences."""
+        """Return the coverage in a few sentences."""
         first, *rest = super().lines()
         each = ", ".join(f"{name} {recall:.4f}" for name, recall in self.by_run.items())
         return [first, f"Recall of the candidates that each list found: {each}; together {self.recall:.4f}.", *rest]
@@ -63,9 +63,9 @@ def _queries(count: int) -> str:
 
 
 def coverage_of(data: Judged) -> Coverage:
-    """What retrieval found of all that was judged, or of the labels where nothing is known beyond them.
+    """Return retrieval's coverage of all judged documents, or of the labels if nothing else is judged.
 
-    Candidates that were added though retrieval did not find them, marked so in their comment, do not count as found.
+    Candidates that were added although retrieval did not find them, marked in their comment, do not count as found.
     """
     candidates = data.candidates
     comments = candidates.comments or ()
@@ -92,25 +92,25 @@ def coverage_of(data: Judged) -> Coverage:
 
 
 def _recall(data: Judged, found: Bools, relevant: Ints) -> float:
-    """The mean over the queries of the share of their relevant documents that these rows hold."""
+    """Return the mean over queries of the share of their relevant documents that are in these rows."""
     counts: Ints = np.bincount(data.candidates.query_of_row[found], minlength=len(data))
     shares: Floats = counts / np.maximum(relevant, 1)
     return float(shares.mean()) if len(data) else 0.0
 
 
 def relevant_found(data: Judged) -> Ints:
-    """How many relevant documents are among each query's candidates."""
+    """Return the number of relevant documents among each query's candidates."""
     return np.bincount(data.candidates.query_of_row[data.labels > 0], minlength=len(data))
 
 
 def relevant_judged(data: Judged) -> Ints:
-    """How many relevant documents each query has, among its candidates and beyond them."""
+    """Return the number of relevant documents of each query, among its candidates and beyond them."""
     found = relevant_found(data)
     return found if data.missed is None else found + data.missed.relevant()
 
 
 def whole_grades(data: Judged) -> list[dict[str, int]]:
-    """All that was judged of every query: the labels of its candidates, and what was judged beyond them."""
+    """Return all judgments of every query: the labels of its candidates, and the judgments beyond them."""
     refuse_gains(data, "A table of judgements, which a TREC run is measured by,", "its grades are whole numbers")
     candidates, found = data.candidates, []
     ids = candidates.document_ids or tuple(map(str, range(1, len(data.labels) + 1)))

@@ -1,4 +1,4 @@
-"""Decimal numbers read from bytes exactly, to the last bit, by compiled code."""
+"""Compiled code that reads decimal numbers from bytes exactly, to the last bit."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from querywise.runtime.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 
-# What `read_number` returns beside the number; HARD are the few that need more than this arithmetic.
+# The states that `read_number` returns; HARD marks the few numbers that need more than this arithmetic.
 EXACT, HARD, NOT_A_NUMBER = range(3)
 
 _POWERS = 10.0 ** np.arange(23)  # all exact in double precision
 _SPLITTER = 134217729.0  # 2**27 + 1
-_ABSURD = 1 << 40  # whole numbers from here on say no more than that, and do not wrap around
-_FAR = 100_000  # powers of ten from here on are left to Python: as many zeros may stand after the point
+_ABSURD = 1 << 40  # larger whole numbers are capped, so that they do not wrap around
+_FAR = 100_000  # larger powers of ten are left to Python, since as many zeros may follow the point
 
 
 @compiled
 def round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
-    """Digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or HARD when it is too close to a tie."""
+    """Return digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or HARD if it is too close to a tie."""
     high = float(digits)
     whole = np.uint64(high)
     low = -float(whole - digits) if whole > digits else float(digits - whole)
     power = _POWERS[abs(exponent)]
     first = high / power if exponent < 0 else high
-    # Dekker's product of `first` and `power`, exact as product + rest.
+    # Dekker's exact product of `first` and `power`, as product + rest.
     product = first * power
     a = first * _SPLITTER
     a_high = a - (a - first)
@@ -52,7 +52,7 @@ def round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
 
 @compiled
 def read_whole(text: Bytes, i: int) -> tuple[int, int]:
-    """The whole number that the digits from `i` on make, and the position after them; an absurd one stays absurd."""
+    """Return the whole number whose digits start at `i`, capped if absurdly large, and the position after it."""
     number, digit = 0, text[i] - 48
     while 0 <= digit <= 9:
         if number < _ABSURD:
@@ -64,10 +64,10 @@ def read_whole(text: Bytes, i: int) -> tuple[int, int]:
 
 @compiled
 def read_number(text: Bytes, i: int) -> tuple[float, int, int]:
-    """The number that starts at `i`, the position after it, and its state (HARD where Python must read it).
+    """Return the number that starts at `i`, the position after it, and its state (HARD if Python must read it).
 
-    It is the whole number that its digits make, as far as they fit, times a power of ten. Something that is no part of
-    a number must follow in the text.
+    It is the whole number formed by as many digits as fit, times a power of ten. A character that is not part of a
+    number must follow in the text.
     """
     byte = text[i]
     negative = byte == 45
@@ -77,7 +77,7 @@ def read_number(text: Bytes, i: int) -> tuple[float, int, int]:
     while True:
         byte = text[i]
         if 48 <= byte <= 57:
-            if count < 19:  # after leading zeros; 20: more than fit
+            if count < 19:  # leading zeros do not count; 20 means that there are more than fit
                 digits = digits * np.uint64(10) + np.uint64(byte - 48)
                 if digits:
                     count += 1

@@ -1,4 +1,4 @@
-"""Fields of documents: which kind each is, the file `fields.toml` that says so, and their values read by kind."""
+"""Fields of documents: their kinds, the file `fields.toml` that defines them, and reading of their values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from querywise.runtime.files import atomic_text, read_text
 from querywise.runtime.values import Json, JsonObject, finite_number, is_finite_number
 
 FILE = "fields.toml"
-TEXTS = ("text", "texts", "keyword")  # kinds that have words
+TEXTS = ("text", "texts", "keyword")  # kinds with words
 KINDS = {
     "text": "words to search",
     "texts": "a list of texts, each with an end of its own",
@@ -28,22 +28,24 @@ KINDS = {
     "ignored": "not used",
 }
 TRUTH = {"true": True, "false": False}  # as texts
-OWN = ("_id", "columns")  # what a record has beside fields
+OWN = ("_id", "columns")  # entries of a record that are not fields
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})(?:[T ].*)?)?)?")
 _QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'""")
-_DEEPEST, _LONGEST = 10, 10_000_000  # dots and brackets of a line; characters of the file
-_MOST = 1_000  # fields that are used: each has its own numbers of every document
+_DEEPEST, _LONGEST = 10, 10_000_000  # dots and brackets in a line; characters in the file
+_MOST = 1_000  # most fields used: each has its own numbers for every document
 _HEAVIEST, _LAST_YEAR = 1e9, 9999
-Value = tuple[str, ...] | float  # texts item by item; a number, NaN where it is missing
+Value = tuple[str, ...] | float  # texts item by item; a number, or NaN if it is missing
 Values = Mapping[str, Value]
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """What one field is taken for.
+    """The kind and the settings of one field.
 
-    weight: how much a text field counts in BM25F and sums of fields, a number from 0 up. log: also give the logarithm
-    of a number. reference: the year that the age of a date is counted from.
+    Attributes:
+        weight: the weight of a text field in BM25F and in sums over fields, non-negative.
+        log: whether to add the logarithm of a number as well.
+        reference: the year from which the age of a date is counted.
     """
 
     name: str
@@ -74,7 +76,7 @@ class FieldSpec:
         return self.kind in TEXTS
 
     def read(self, value: Json, where: str) -> Value:
-        """The value of a document. where: what messages call its place; missing values are no texts, or NaN."""
+        """Return a document's value; a missing one is an empty tuple or NaN. `where` is its location for messages."""
         if is_missing_value(value):
             return () if self.has_words else math.nan
         try:
@@ -97,7 +99,7 @@ class FieldSpec:
             value = found
         if self.kind == "date":
             return year_of(value)
-        if self.kind == "boolean" and value in (True, False):  # 0 and 1 too
+        if self.kind == "boolean" and value in (True, False):  # including 0 and 1
             return float(value)
         if self.kind == "number" and is_finite_number(value):
             return float(value)
@@ -113,14 +115,14 @@ def _word_of(value: Json) -> str:
 
 
 def is_missing_value(value: Json) -> bool:
-    """Whether a field of a record holds nothing: null, an empty or blank text, an empty list."""
+    """Return whether a field's value is missing: null, an empty or blank text, or an empty list."""
     return value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, list) and not value)
 
 
 def year_of(value: Json) -> float:
-    """A date as years: a year as a number, or a text like 2024, 2024-07 or 2024-07-01T12:00; ValueError else.
+    """Return a date in years, given a year, or a text like 2024, 2024-07 or 2024-07-01T12:00; else raise ValueError.
 
-    There is no year 0, which stands for one that is not known: NaN.
+    Year 0 does not exist; it means unknown and becomes NaN.
 
     >>> year_of(2024), year_of("2024-07-01")
     (2024.0, 2024.4972677595629)
@@ -144,17 +146,18 @@ def year_of(value: Json) -> float:
 
 
 def written_values(values: Values) -> JsonObject:
-    """Values as a record holds them; years and truth values are numbers there."""
+    """Return values as a record holds them; years and booleans become numbers."""
     texts = {name: list(each) for name, each in values.items() if isinstance(each, tuple) and each}
     return texts | {name: each for name, each in values.items() if isinstance(each, float) and math.isfinite(each)}
 
 
 @dataclass(frozen=True)
 class Fields:
-    """What every field of a collection's documents is taken for, in order.
+    """The kinds of all fields of a collection's documents, in order.
 
-    title: the field that is the title; None where there is none. vectors: the fields whose text is embedded; none is
-    all fields with words.
+    Attributes:
+        title: the field that is the title, or None.
+        vectors: the fields whose text is embedded; if empty, all fields with words.
     """
 
     specs: tuple[FieldSpec, ...]
@@ -175,28 +178,28 @@ class Fields:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The names of the fields that have words, in order."""
+        """The names of the fields with words, in order."""
         return tuple(each.name for each in self.specs if each.has_words)
 
     @property
     def numbers(self) -> tuple[FieldSpec, ...]:
-        """The fields that have a number for each document, dates and booleans included."""
+        """The fields with a number for each document, including dates and booleans."""
         return tuple(each for each in self.specs if each.kind in ("number", "date", "boolean"))
 
     def read(self, record: Mapping[str, Json], where: str) -> dict[str, Value]:
-        """The values of a record by field; a field that nobody named is not read."""
+        """Return the values of a record by field; undeclared fields are skipped."""
         return {each.name: each.read(record.get(each.name), where) for each in self.specs if each.kind != "ignored"}
 
     def title_of(self, values: Values) -> str:
-        """The title of a document."""
+        """Return the title of a document."""
         return "" if self.title is None else self._joined([self.title], values)
 
     def body_of(self, values: Values) -> str:
-        """All words but those of the title, field by field."""
+        """Return all words except those of the title, field by field."""
         return self._joined([name for name in self.words if name != self.title], values)
 
     def embedded(self, values: Values) -> tuple[str, str]:
-        """The title and the text of a document as they are embedded."""
+        """Return the title and the text of a document for embedding."""
         if not self.vectors:
             return self.title_of(values), self.body_of(values)
         title = self.title_of(values) if self.title in self.vectors else ""
@@ -208,19 +211,19 @@ class Fields:
         return "\n".join("\n".join(part) for part in parts if isinstance(part, tuple) and part)
 
     def told(self) -> str:
-        """What each field is taken for, in a sentence."""
+        """Return the kinds of all fields in a sentence."""
         kinds = {kind: [each.name for each in self.specs if each.kind == kind] for kind in KINDS}
         said = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
         return f"Fields of the documents: {said} (title: {self.title or 'none'})."
 
     def as_json(self) -> JsonObject:
-        """As an index and a model remember it."""
+        """Return the fields as an index and a model store them."""
         specs = [{name: getattr(each, name) for name in _SPEC} for each in self.specs]
         return {"title": self.title, "vectors": list(self.vectors), "fields": specs}
 
     @staticmethod
     def from_json(value: Json, where: str) -> Fields:
-        """What `as_json` gave."""
+        """Return the fields that `as_json` wrote."""
         known = value if isinstance(value, dict) else {}
         try:
             specs = tuple(FieldSpec(**each) for each in known["fields"])
@@ -236,14 +239,14 @@ _SPEC = tuple(each.name for each in fields(FieldSpec))
 
 
 def read_fields(path: Path) -> Fields:
-    """What a `fields.toml` says."""
+    """Read a `fields.toml`."""
     text = read_text(path)
     deep = next((line for line in text.split("\n") if _is_deep(line)), None) if len(text) <= _LONGEST else text
     if deep is not None:
         raise DataError(f"{path}: found {deep:.60}; expected title, vectors and tables like [field.brand].")
     try:
         said = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, and of deep lists
+    except (ValueError, RecursionError) as error:  # numbers with thousands of digits, and deeply nested lists
         raise DataError(f"{path}: this is not TOML ({error}).") from None
     title, vectors = said.pop("title", None), said.pop("vectors", [])
     named = said.pop("field", {})
@@ -258,7 +261,7 @@ def read_fields(path: Path) -> Fields:
 
 
 def _is_deep(line: str) -> bool:
-    """Whether a line names tables within tables: reading it takes memory by the square of their number."""
+    """Return whether a line nests tables, which takes quadratic memory to parse."""
     plain = _QUOTED.sub("", line).partition("#")[0]
     return plain.count(".") + plain.count("[") + plain.count("{") > _DEEPEST
 
@@ -273,13 +276,13 @@ def _spec(name: str, said: Any) -> FieldSpec:
 
 
 def write_fields(path: Path, found: Fields, notes: Mapping[str, str]) -> None:
-    """Write a `fields.toml`. notes: what is known of each field, for a line above it."""
+    """Write a `fields.toml`; `notes` go into a comment above each field."""
     with atomic_text(path) as out:
         out.write(fields_text(found, notes))
 
 
 def fields_text(found: Fields, notes: Mapping[str, str]) -> str:
-    """The text of such a file."""
+    """Return the text of a `fields.toml`."""
     lines = [
         "# What each field of the documents is taken for. Edit it: every command reads it.",
         *(f"# {kind}: {said}" for kind, said in KINDS.items()),
@@ -297,7 +300,7 @@ def fields_text(found: Fields, notes: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML."""
+    """Return a text as a basic string of TOML."""
     escaped = "".join(
         f"\\{each}" if each in '"\\' else each if each.isprintable() else f"\\U{ord(each):08x}" for each in text
     )

@@ -1,4 +1,4 @@
-"""Train, validation and test parts, split by query and never by row; groups of queries stay together."""
+"""Splits into training, validation and test sets by query, never by row; groups of queries stay together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from querywise.runtime.values import is_whole
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
 PARTS = 5
 _PART_FILES = {f"S{number}{ending}" for number in range(1, PARTS + 1) for ending in (".txt", QRELS)}
-_ROUNDING = 1e-6  # how far shares that are to add up to 1 may be from it
+_ROUNDING = 1e-6  # how far the sum of the shares may be from 1
 
 
 class Fold(NamedTuple):
@@ -66,14 +66,17 @@ class Fold(NamedTuple):
         return f"Fold(queries: {counts}; {counted(self.train.feature_count, 'feature')})"
 
     def fingerprint(self) -> list[str]:
-        """What tells one split from another: a checksum of each of its parts."""
+        """Return a checksum of each part, which together identify the split."""
         return [mark for part in self for mark in part.fingerprint()]
 
 
 class Folds:
-    """Several folds, each made on access. `parts`: what they were cut from, in the order of the files.
+    """Several folds, each made on access.
 
-    after: what is done to every fold last, once for each: something learned from its training part.
+    Args:
+        makers: one function per fold, which makes it.
+        parts: the parts that the folds were made from, in the order of the files.
+        after: a final change to every fold, made once, such as learning something from its training set.
     """
 
     def __init__(
@@ -106,33 +109,33 @@ class Folds:
         return (self[number] for number in range(len(self)))
 
     def first(self, count: int) -> Folds:
-        """The first of these folds."""
+        """Return the first `count` folds."""
         return Folds(self._makers[:count], after=self._after)
 
     def map(self, change: Callable[[Fold], Fold]) -> Folds:
-        """The same folds, each changed before anything is learned from its training part."""
+        """Return the same folds with a change that is made before anything is learned from the training set."""
         return Folds([partial(_changed, make, change) for make in self._makers], self._parts, self._after)
 
     def learning(self, after: Callable[[Fold], Fold]) -> Folds:
-        """The same folds, with something learned from each one's training part."""
+        """Return the same folds with a step that learns something from each training set."""
         return Folds(self._makers, self._parts, after)
 
     def then(self, change: Callable[[Fold], Fold]) -> Folds:
-        """The same folds, each changed after all else."""
+        """Return the same folds with a further change after all others."""
         before = self._after
         return Folds(self._makers, self._parts, change if before is None else lambda fold: change(before(fold)))
 
     def sizes(self) -> list[int]:
-        """How many training queries every fold has."""
+        """Return the number of training queries of every fold."""
         return [len(make().train) for make in self._makers]
 
     def whole(self) -> Judged:
-        """All test queries in the order of the files: the parts one after the other, or the folds' test files."""
+        """Return all test queries in the order of the files: all parts, or the folds' test files, joined."""
         parts = list(self._parts) or [fold.test for fold in self]
-        return parts[0] if len(parts) == 1 else concatenate(parts)  # one part knows the order of its input
+        return parts[0] if len(parts) == 1 else concatenate(parts)  # a single part keeps the order of its input
 
     def with_queries(self, table: QueryTable) -> Folds:
-        """The same folds with the query data of `table`."""
+        """Return the same folds with the query data of `table`."""
         known = self.map(lambda fold: Fold(*(part.with_queries(table) for part in fold)))
         return Folds(known._makers, [part.with_queries(table) for part in self._parts], self._after)
 
@@ -142,20 +145,20 @@ def _changed(make: Callable[[], Fold], change: Callable[[Fold], Fold]) -> Fold:
 
 
 def read_folds(folder: PathLike) -> Folds:
-    """Folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, parts `S1..S5.txt`, or one split `train.txt`, ….
+    """Read folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, `S1..S5.txt`, or a single `train.txt`, ….
 
-    From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5. Where
-    the folder also holds `queries.jsonl` or `features.txt` (a name per line), they are read too, and beside a part all
-    that was judged of its queries: `S1.qrels`.
+    From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5. If the
+    folder also holds `queries.jsonl` or `features.txt` (a name per line), they are read too, as are all judgments of a
+    part's queries in a file beside it, such as `S1.qrels`.
 
     Args:
         folder: the folder.
 
     Returns:
-        Folds; each has `train`, `valid` and `test`, and is read when asked for.
+        Folds; each has `train`, `valid` and `test`, and is read on access.
 
     Raises:
-        DataError: A folder without such files, a line that is no LETOR, and a query that is in two parts.
+        DataError: A folder without such files, a line that is not LETOR, and a query that is in two parts.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -209,11 +212,11 @@ def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
 
 
 def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
-    """Write a judged set as `S1.txt` to `S5.txt`, cut by query, with its side files: what `read_folds` reads.
+    """Write a judged set as `S1.txt` to `S5.txt`, split by query, with its side files, as `read_folds` reads them.
 
-    Where all that was judged is known, each part has its judgements beside it: `S1.qrels`.
+    If all judgments are known, those of each part go to a file beside it, such as `S1.qrels`.
 
-    Parts that are already there are replaced as a whole once all is written, and stay until then.
+    Existing parts are replaced as a whole once everything is written, and stay until then.
     """
     root = Path(folder)
     check_parts_folder(root)
@@ -235,7 +238,7 @@ check_parts_folder = _FOLDER.check
 
 
 def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
-    """Equal parts of a judged set by query, at random; groups of queries stay together, and parts are nearly equal."""
+    """Split a judged set at random into nearly equal parts by query; groups of queries stay together."""
     if len(data) < 3:
         raise DataError(
             f"Folds need three queries or more, to train, choose and test on; there are {len(data)} queries."
@@ -247,7 +250,7 @@ def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
 
 
 def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[Judged, Judged]:
-    """Two parts of a judged set, the first with `share` of its queries, chosen at random; groups stay together."""
+    """Split a judged set at random into two parts, the first with `share` of its queries; groups stay together."""
     cut = round(share * len(data))
     if not 0 < cut < len(data):
         raise DataError(f"A share of {share} leaves one side of {len(data)} queries empty.")
@@ -257,14 +260,14 @@ def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[J
 
 
 def some_queries(data: Judged, count: int) -> Judged:
-    """So many queries, drawn at random; fewer are among those of more. Of groups, whole ones, as many as fit."""
+    """Return `count` random queries, in whole groups; smaller samples are subsets of larger ones."""
     return data.select(first_groups(np.random.default_rng(0).permutation(len(data)), count, data.groups))
 
 
 def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int = 0) -> tuple[Judged, ...]:
-    """A judged set cut by whole queries, at random: by default into training, validation and test queries.
+    """Split a judged set at random by query, by default into training, validation and test queries.
 
-    Which part a query is in depends on the query ids, their groups and the seed alone, not on the order of the rows.
+    The part of a query depends only on the query ids, their groups and the seed, not on the order of the rows.
     Within a part the queries keep their order.
 
     Args:
@@ -290,7 +293,7 @@ def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int =
     if len(data) < count:
         raise DataError(f"{count} parts need at least {count} queries, one each; there are {len(data)} queries.")
     cuts = np.round(np.cumsum(shares)[:-1] * len(data)).astype(np.int64)
-    for number in range(count - 1):  # at least one query to each part
+    for number in range(count - 1):  # at least one query in each part
         least = number + 1 if number == 0 else int(cuts[number - 1]) + 1
         cuts[number] = min(max(int(cuts[number]), least), len(data) - (count - 1 - number))
     by_id = np.array(sorted(range(len(data)), key=lambda query: data.query_ids[query]), np.int64)
@@ -300,7 +303,7 @@ def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int =
 
 
 def _checked_shares(parts: Sequence[float]) -> list[float]:
-    """The shares of `split`, made sure of."""
+    """Return the shares of `split` after checking them."""
     shares = [float(each) for each in parts] if isinstance(parts, (Sequence, np.ndarray)) else []
     if len(shares) < 2 or not all(0 < each < 1 for each in shares) or abs(sum(shares) - 1) > _ROUNDING:
         raise DataError(
@@ -334,7 +337,7 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 
 def _read_parts(files: Sequence[Path], root: Path) -> list[Judged]:
-    """The parts of a split, all as wide as the widest; a query in two of them, so in train and test, is refused."""
+    """Read the parts of a split, all as wide as the widest. Raise DataError if a query is in two of them."""
     beside = side_judgements(files)
     parts = [with_side_judgements(read_letor(file), [file]) for file in files]
     home: dict[str, Path] = {}

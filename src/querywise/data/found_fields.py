@@ -1,4 +1,4 @@
-"""What the fields of a collection's documents hold, and which kind each seems to be."""
+"""The content of the fields of a collection's documents, and the kinds inferred from it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from querywise.runtime.values import Json, finite_number, is_finite_number
 PLAIN = {*OWN, "title", "text"}  # what a collection without fields has
 _MOST = 100_000  # distinct values that are counted
 _EXAMPLES, _SHORT = 3, 40
-_REPEATED = 20  # a keyword's values come so often each, on average
-_FEW_WORDS = 4  # of a keyword, on average
+_REPEATED = 20  # occurrences per value of a keyword, on average
+_FEW_WORDS = 4  # words per value of a keyword, on average
 _YEARS, _MOST_YEARS = (1500, 2100), 0.95
-_HEAVY = 2.0  # skewness of numbers whose logarithm is of use
+_HEAVY = 2.0  # skewness from which the logarithm is useful
 _TITLES = ("title", "name")
 
 
 class Cell(str):
-    """A text from a table without types, where a number is a text too."""
+    """A text from an untyped table, in which numbers are texts too."""
 
     __slots__ = ()
 
 
 @dataclass(eq=False)
 class FoundField:
-    """What the values of one field are, over all documents."""
+    """A summary of one field's values over all documents."""
 
     name: str
     there: int = 0
@@ -45,7 +45,7 @@ class FoundField:
     numbers: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, value: Json, where: str) -> None:
-        """Look at one document's value."""
+        """Add one document's value."""
         if is_missing_value(value):
             return
         self.there += 1
@@ -76,7 +76,7 @@ class FoundField:
 
     @property
     def kind(self) -> str:
-        """What it seems to be."""
+        """The inferred kind."""
         if not self.there or self.kinds["other"]:
             return "ignored"
         only = next(iter(self.kinds)) if len(self.kinds) == 1 else "text"
@@ -87,7 +87,7 @@ class FoundField:
         return "texts" if self.lists else "text"
 
     def _are_years(self) -> bool:
-        """Whether nearly all numbers could be years; 0 stands for a year that is not known."""
+        """Return whether nearly all numbers could be years; 0 means that the year is unknown."""
         values = np.array(self.numbers)
         values = values[values != 0]
         near = (values >= _YEARS[0]) & (values <= _YEARS[1])
@@ -95,7 +95,7 @@ class FoundField:
 
     @property
     def spec(self) -> FieldSpec:
-        """What it is taken for unless somebody says otherwise."""
+        """The settings used for the field unless the user changes them."""
         kind = self.kind
         if kind == "date":
             years = list(self.numbers) or [year_of(each) for each in self.distinct]
@@ -103,7 +103,7 @@ class FoundField:
         return FieldSpec(self.name, kind, log=kind == "number" and _is_heavy(np.array(self.numbers)))
 
     def said(self, documents: int) -> str:
-        """How many documents have it, and examples."""
+        """Return how many documents have the field, and examples."""
         many = f"{len(self.distinct):,}{' or more' if len(self.distinct) == _MOST else ''}"
         shown = ", ".join(_short(each) for each in list(self.distinct)[:_EXAMPLES])
         return f"{documents - self.there:,} of {documents:,} missing; distinct values: {many}, such as {shown}"
@@ -115,7 +115,7 @@ def _short(text: str) -> str:
 
 
 def _typed(text: str) -> bool | float | None:
-    """The truth value or number that a cell holds; a code like 007 is a text."""
+    """Return the boolean or number in a cell, or None; a code like 007 stays a text."""
     if text.lower() in TRUTH:
         return TRUTH[text.lower()]
     digits = text.lstrip("+-")
@@ -130,7 +130,7 @@ def _is_date(text: str) -> bool:
 
 
 def _is_heavy(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
-    """Whether numbers from 0 up have a few very large ones."""
+    """Return whether non-negative numbers include a few very large ones."""
     largest = float(values.max())
     if values.min() < 0 or largest == 0:
         return False
@@ -140,14 +140,14 @@ def _is_heavy(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
 
 
 class FoundFields(NamedTuple):
-    """All fields of a collection, by name, and how many documents there are."""
+    """All fields of a collection by name, and the number of documents."""
 
     fields: dict[str, FoundField]
     documents: int
 
     @property
     def suggested(self) -> Fields:
-        """What they are taken for unless somebody says otherwise."""
+        """The settings used for the fields unless the user changes them."""
         specs = tuple(each.spec for each in self.fields.values())
         texts = [each.name for each in specs if each.kind == "text"]
         title = next((name for name in _TITLES if name in texts), texts[0] if texts else None)
@@ -155,12 +155,12 @@ class FoundFields(NamedTuple):
 
     @property
     def notes(self) -> dict[str, str]:
-        """What is known of each, in a line."""
+        """A one-line description of each field."""
         return {name: each.said(self.documents) for name, each in self.fields.items()}
 
 
 def find_fields(records: Iterable[tuple[str, Mapping[str, Json]]]) -> FoundFields:
-    """Look at all records, each with its place for messages."""
+    """Summarize the fields of all records, each given with its location for messages."""
     found: dict[str, FoundField] = {}
     documents = 0
     for where, record in records:
@@ -172,5 +172,5 @@ def find_fields(records: Iterable[tuple[str, Mapping[str, Json]]]) -> FoundField
 
 
 def has_fields(record: Mapping[str, Json]) -> bool:
-    """Whether a record has more than a title, a text and columns; objects, such as `metadata`, do not count."""
+    """Return whether a record has more than title, text and columns; objects, such as `metadata`, do not count."""
     return any(name not in PLAIN and not isinstance(value, (dict, type(None))) for name, value in record.items())

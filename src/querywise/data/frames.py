@@ -1,7 +1,7 @@
 """Arrays and data frames (pandas, polars, Arrow) as a judged set.
 
-Rows of a query need not be contiguous here: they are brought together, and `candidates.in_source_order(scores)`
-brings scores back to the order of the input.
+Rows of a query need not be contiguous: they are grouped, and `candidates.in_source_order(scores)` restores the order of
+the input.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ def from_arrays(
     query_groups: Groups | None = None,
     missing: Missing = "refused",
 ) -> Judged:
-    """A judged set from a feature matrix, labels and what rows belong to which query.
+    """Return a judged set from a feature matrix, labels and the query of each row.
 
     Args:
         X: a matrix, dense or sparse, or a table of pandas, polars or Arrow, whose columns give the features their
             names.
-        y: one label per row, whole numbers from 0 (not relevant) up, or as `gains` says. Without it every document is
-            unjudged; hand `.candidates` of the result to `predict`.
+        y: one label per row, whole numbers from 0 (not relevant) up, or as `gains` says. Without labels every document
+        is unjudged; pass `.candidates` of the result to `predict`.
         qid: one query id per row, also as an array or table of one column. Rows may be in any order.
-        group: instead, how many consecutive rows each query has, as LightGBM wants it, or the file that has these
-            sizes, one a line. The queries' ids are then "1", "2", and so on.
+        group: instead, how many consecutive rows each query has, as in LightGBM, or the file with these sizes, one per
+        line. The queries' ids are then "1", "2", and so on.
         document_ids: one text per row.
         feature_names: one text per column, instead of those of a table.
         gains: False, labels are grades, whole numbers from 0 up. True, they are real values from 0 up, such as click
-            rates, and each is worth itself. A table says what each whole label is worth, as LightGBM's `label_gain`.
+        rates, which are their own gains. A table gives the gain of each whole label, like LightGBM's `label_gain`.
         weight: how much each document counts in training, one number per row, above 0.
         query_weights: how much each query counts in training, in the order in which queries first appear, or by id;
             above 0.
@@ -75,8 +75,8 @@ def from_arrays(
         A Judged set, its rows grouped by query; `candidates.in_source_order(scores)` has scores in the order of X.
 
     Raises:
-        DataError: Lengths that do not fit, no rows, labels below 0, neither `qid` nor `group`, a document that comes
-            twice in a query, as in a click log, and NaN unless allowed.
+        DataError: Lengths that do not match, no rows, labels below 0, neither `qid` nor `group`, a duplicate document
+        in a query, as in a click log, and NaN unless allowed.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 0], qid=["b", "a", "b"])
@@ -112,17 +112,17 @@ def from_frame(
     query_group: str | None = None,
     missing: Missing = "refused",
 ) -> Judged:
-    """A judged set from a pandas, polars or Arrow table.
+    """Return a judged set from a pandas, polars or Arrow table.
 
     Args:
         frame: the table, one row per (query, document) pair, in any order.
-        label: the column of labels, whole numbers from 0 (not relevant) up. A missing label means that nobody judged
-            the document; None means that nobody judged any.
+        label: the column of labels, whole numbers from 0 (not relevant) up. A missing label means that the document is
+        unjudged; None means that all are.
         qid: the column of query ids.
         document: the column of document ids, or None.
         features: the feature columns, by default every numeric column that is neither label, query id, document id,
             weight nor group.
-        gains: False, labels are grades. True, they are real values from 0 up. Or what each whole label is worth; see
+        gains: False, labels are grades. True, they are real values from 0 up. Or the gain of each whole label; see
             `from_arrays`.
         weight: the column that says how much each document counts in training, or None.
         query_group: the column of groups of queries, which folds and splits keep together, or None; the same in all
@@ -133,7 +133,7 @@ def from_frame(
         A Judged set, its rows grouped by query.
 
     Raises:
-        DataError: A column that is not there or holds no numbers, no rows, a document that comes twice in a query, as
+        DataError: A column that does not exist or is not numeric, no rows, a duplicate document in a query, as
             in a click log, and missing features unless allowed.
 
     >>> import pandas as pd
@@ -190,7 +190,7 @@ def _with_worth(
     weight: ArrayLike | None,
     query_weights: ArrayLike | Mapping[str, float] | None,
 ) -> Judged:
-    """The same with what labels are worth, and with weights; those of documents in the order of the input."""
+    """Return the data with gains and weights; document weights are given in the order of the input."""
     if weight is not None:
         weight, order = checked_weights(weight, len(data.labels), "document"), data.candidates.source_rows
         weight = weight if order is None else weight[order]
@@ -199,7 +199,7 @@ def _with_worth(
 
 
 def _with_groups(data: Judged, groups: Groups | None) -> Judged:
-    """The same with groups of queries: by id, one per query, or one per row in the order of the input."""
+    """Return the data with groups of queries, given by id, one per query, or one per row in the order of the input."""
     if groups is None or isinstance(groups, Mapping):
         return data if groups is None else data.with_groups(groups)
     given = listed(groups)
@@ -216,7 +216,7 @@ def _with_groups(data: Judged, groups: Groups | None) -> Judged:
 
 
 def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, rows: int) -> CodedIds:
-    """The query id of every row, from exactly one of the two."""
+    """Return the query id of every row, from exactly one of the two arguments."""
     if qid is not None and group is not None:
         raise DataError(
             "Both qid= and group= were given. Give one: an id for every row, or the number of rows of each."
@@ -232,7 +232,7 @@ def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, r
 
 
 def _column(qid: Any) -> Any:
-    """Query ids in a row; they may be given as an array or table of one column."""
+    """Return query ids as a flat sequence; they may be given as an array or table with one column."""
     shape: tuple[int, ...] = tuple(getattr(qid, "shape", ()))
     if len(shape) < 2:
         return qid
@@ -242,14 +242,14 @@ def _column(qid: Any) -> Any:
 
 
 def is_table(thing: Table | Candidates | Judged | ArrayLike) -> bool:
-    """Whether `from_frame` could read it."""
+    """Return whether `from_frame` could read an object."""
     import narwhals as nw
 
     return nw.dependencies.is_into_dataframe(thing)
 
 
 def rows_of_table(table: Table) -> Sequence[Mapping[str, Json]]:
-    """The rows of a data frame, cells as it has them."""
+    """Return the rows of a data frame with unconverted cells."""
     import narwhals as nw
 
     found: list[dict[str, Any]] = nw.from_native(table, eager_only=True).rows(named=True)
@@ -257,9 +257,12 @@ def rows_of_table(table: Table) -> Sequence[Mapping[str, Json]]:
 
 
 def candidates_of(frame: Table, names: tuple[str, ...] | None = None, missing: Missing = "refused") -> Candidates:
-    """The documents of a table as `from_frame` reads them, whatever its labels are.
+    """Return the documents of a table as `from_frame` reads them, ignoring its labels.
 
-    names: the feature columns, in this order; None: every numeric one beside label and query id.
+    Args:
+        frame: the table.
+        names: the feature columns, in this order; None means every numeric column except label and query id.
+        missing: whether features may be missing.
     """
     import narwhals as nw
 
@@ -284,14 +287,15 @@ def _grouped(
     names: tuple[str, ...] | None,
     allowed: Missing,
 ) -> Judged:
-    """Bring the rows of each query together, queries in order of first appearance, rows in order of the input."""
+    """Group the rows by query: queries in order of first appearance, rows in the order of the input."""
     if document_ids is not None and len(document_ids) != len(labels):
         raise DataError(f"There are {len(labels)} rows but {len(document_ids)} document ids.")
     documents = None if document_ids is None else coded_ids(document_ids, document_id)
     if documents is not None and (judged is None or judged.any()):
         _refuse_repeats(queries, documents)
     check_missing(allowed)
-    features = checked_matrix(features, "features", names, allowed)[0]  # here, so that messages name the rows as given
+    # checked here, so that messages name the rows of the input
+    features = checked_matrix(features, "features", names, allowed)[0]
     rows = np.argsort(queries.codes, kind="stable")
     grouped = bool(np.all(rows[1:] > rows[:-1]))
     candidates = Candidates(
@@ -309,7 +313,7 @@ def _grouped(
 
 
 def _refuse_repeats(queries: CodedIds, documents: CodedIds) -> None:
-    """Refuse labelled rows in which a query has a document more than once: a click log has a row per impression."""
+    """Raise DataError if labeled rows repeat a document within a query, as in a click log with a row per impression."""
     pairs = queries.codes * len(documents.names) + documents.codes
     found, first, times = np.unique(pairs, return_index=True, return_counts=True)
     if len(found) == len(pairs):
@@ -341,7 +345,7 @@ def _matrix(X: ArrayLike | sparray | spmatrix) -> Floats:
 
 
 def _names_of(X: Any) -> tuple[str, ...] | None:
-    """The names of a table's columns, where it has names that are texts; none of a matrix."""
+    """Return the names of a table's columns if they are texts; None for a matrix."""
     found = X.columns if hasattr(X, "columns") else getattr(X, "column_names", ())
     names = tuple(each for each in found if isinstance(each, str))
     if not names or len(names) < len(found):
@@ -353,7 +357,7 @@ def _names_of(X: Any) -> tuple[str, ...] | None:
 
 
 def _require_texts(columns: Sequence[Any]) -> None:
-    """Refuse a table whose columns are numbered, or named by anything but texts."""
+    """Raise DataError if the columns of a table have names that are not texts."""
     odd = next((each for each in columns if not isinstance(each, str)), None)
     if odd is not None:
         raise DataError(
@@ -363,7 +367,7 @@ def _require_texts(columns: Sequence[Any]) -> None:
 
 
 def _filled(values: np.ndarray[Any, Any], name: str) -> Floats:
-    """Numbers as floats, with NaN where the table has nothing."""
+    """Return numbers as floats, with NaN for missing ones."""
     try:
         if values.dtype == object:
             return np.array([np.nan if is_missing(value) else float(value) for value in values.tolist()])
@@ -373,9 +377,9 @@ def _filled(values: np.ndarray[Any, Any], name: str) -> Floats:
 
 
 def ids_from_groups(group: ArrayLike | os.PathLike[str], rows: int) -> list[str]:
-    """A query id for every row: "1" for the rows of the first group, "2" for those of the second, and so on.
+    """Return a query id for every row: "1" for the rows of the first group, "2" for those of the second, and so on.
 
-    group: the sizes, or the file that has them, one a line.
+    `group` holds the sizes, or is the path of a file with one size per line.
 
     >>> ids_from_groups([2, 1], 3)
     ['1', '1', '2']
@@ -390,7 +394,7 @@ def ids_from_groups(group: ArrayLike | os.PathLike[str], rows: int) -> list[str]
 
 
 def read_groups(path: str | os.PathLike[str]) -> Ints:
-    """The group sizes of a file, one a line, as in LightGBM's `train.query` and `train.group` files."""
+    """Read the group sizes in a file, one per line, as in LightGBM's `train.query` and `train.group` files."""
     sizes = []
     for number, line in lines_of(read_packed_text(Path(path))):
         word = line.strip()

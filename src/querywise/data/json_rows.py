@@ -1,6 +1,6 @@
-"""Numbers in JSON bodies, read by one compiled pass each: readers of JSON take several times as long.
+"""Numbers in JSON bodies, read by compiled code in one pass; JSON parsers take several times as long.
 
-`cut_rows` cuts rows of numbers out of the text, which leaves little to a reader of JSON; `read_base64` reads bytes.
+`cut_rows` removes rows of numbers from the text, which leaves little for a JSON parser; `read_base64` reads bytes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from querywise.runtime.compiled import compiled, eight_bytes, inlined, put_eight
 
 _POWERS = 10.0 ** np.arange(23)
 _WHOLE_POWERS = 10 ** np.arange(9, dtype=np.uint64)
-_FITTING = 18  # digits of which 64 bits hold any
+_FITTING = 18  # digits that always fit into 64 bits
 _EXACT = np.uint64(2**53)  # whole numbers up to this one are exact in double precision
 
-# Eight letters as one number, the first in its lowest byte. Each byte becomes a digit by _ZEROS; above 9, _ABOVE sets
-# its highest bit. Neighbours are then put together: digits to pairs, pairs to fours, fours to eight.
+# Eight characters as one number, the first in its lowest byte. _ZEROS turns each byte into a digit; _ABOVE sets the
+# highest bit of bytes above 9. Then adjacent digits are combined: into pairs, fours and eights.
 _ZEROS, _ABOVE, _HIGHEST = np.uint64(0x3030303030303030), np.uint64(0x7676767676767676), np.uint64(0x8080808080808080)
 _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _EIGHT, _ONE, _FOUR, _BYTE, _HALF = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint64(4), np.uint64(8), np.uint64(32)
@@ -43,33 +43,33 @@ _NO_LETTER, _EIGHT_BITS, _SIXTEEN_BITS = np.uint32(1 << 31), np.uint32(8), np.ui
 
 
 class Cut(NamedTuple):
-    """Rows of numbers, and the text that they were cut out of: each array is empty in it, all else is as it was."""
+    """Rows of numbers, and the text that they were cut out of, with an empty array in place of each."""
 
     rest: bytes
     rows: Floats
 
 
 def cut_rows(text: bytes, width: int, absent: float) -> Cut | None:
-    """The arrays of so many numbers after the keys "features" of some JSON; null among them is read as `absent`.
+    """Cut the arrays of `width` numbers after the keys "features" out of a JSON text; null is read as `absent`.
 
-    The rest is JSON, of the same structure, if and only if the text is: that is left to whoever reads it. None if one
-    of these arrays is of another kind, or if a key is written with escapes, and so may be such a key too.
+    The rest is JSON of the same structure if and only if the text is; checking that is left to the caller. None if one
+    of these arrays is malformed, or if a key contains escapes, since it might be such a key.
     """
     first = _KEYED.search(text)
-    if not width or (first is not None and first[1] != b"["):  # features by name, or as bytes: known at once
+    if not width or (first is not None and first[1] != b"["):  # features by name, or as bytes
         return None
-    padded = text + b" " * 16  # so that eight bytes can be read from any place, and from two behind it
+    padded = text + b" " * 16  # so that eight bytes can be read from any position, and from two positions later
     table, rows, rest, length = _cut(np.frombuffer(padded, np.uint8), width, absent)
     return None if rows < 0 else Cut(rest[:length].tobytes(), table[:rows])
 
 
 @compiled
 def _cut(text: Bytes, width: int, absent: float) -> tuple[Floats, int, Bytes, int]:
-    """A table, how many of its rows were read, −1 for none that can be used; the rest, and its length."""
+    """Return a table, how many of its rows were read (−1 if it is unusable), the rest, and its length."""
     end = len(text)
     while end and _is_space(text[end - 1]):
         end -= 1
-    # No more rows than arrays: a table with room for more costs more than reading it, in fresh pages of memory.
+    # No more rows than arrays: unused rows cost more than reading does, because of fresh memory pages.
     room = min(_arrays(text), end // (2 * width))
     table, rest, spans = np.empty((room, width)), np.empty(end + 8, np.uint8), np.empty((room, 2), np.uint64)
     if not end or text[end - 1] != 125:  # }, at which every loop below stops
@@ -101,7 +101,7 @@ def _cut(text: Bytes, width: int, absent: float) -> tuple[Floats, int, Bytes, in
 
 @compiled
 def _arrays(text: Bytes) -> int:
-    """How many brackets open: counted in single bytes, many at once, as far as one can hold."""
+    """Count the opening brackets, in single bytes, many at once, as far as a byte can count."""
     whole, found = len(text) // _RUN * _RUN, 0
     for first in range(0, whole, _RUN):
         run, here = text[first : first + _RUN], np.uint8(0)
@@ -115,11 +115,14 @@ def _arrays(text: Bytes) -> int:
 
 @compiled
 def _first(text: Bytes, i: int, end: int, one: np.uint64, other: np.uint64) -> int:
-    """The first position from `i` on of either of two letters, each given eight times; `end` without any."""
+    """Return the first position from `i` on of either of two characters, each repeated eight times.
+
+    `end` if there is none.
+    """
     for place in range(i, end, 8):
         word = eight_bytes(text, np.uint64(place))
         x, y = word ^ one, word ^ other
-        found = (((x - _ONES) & ~x) | ((y - _ONES) & ~y)) & _HIGHEST  # the lowest bit is that of the first
+        found = (((x - _ONES) & ~x) | ((y - _ONES) & ~y)) & _HIGHEST  # the lowest bit marks the first
         if found:
             return min(place + int(np.int64(trailing_zeros(found) >> _THREE)), end)
     return end
@@ -127,7 +130,7 @@ def _first(text: Bytes, i: int, end: int, one: np.uint64, other: np.uint64) -> i
 
 @compiled
 def _string_end(text: Bytes, i: int, end: int) -> tuple[int, bool]:
-    """The position after the string that begins at `i`, and whether it has escapes."""
+    """Return the position after the string that begins at `i`, and whether it contains escapes."""
     i, escaped = _first(text, i + 1, end, _QUOTES, _BACKSLASHES), False
     while i < end and text[i] == 92:
         i, escaped = _first(text, i + 2, end, _QUOTES, _BACKSLASHES), True
@@ -136,7 +139,7 @@ def _string_end(text: Bytes, i: int, end: int) -> tuple[int, bool]:
 
 @compiled
 def _copy(text: Bytes, begin: int, end: int, rest: Bytes, length: int) -> int:
-    """Put text behind the rest, eight letters at a time, and how long that is then."""
+    """Append text to the rest, eight characters at a time, and return the new length."""
     for place in range(begin, end, 8):
         put_eight_bytes(rest, np.uint64(length + place - begin), eight_bytes(text, np.uint64(place)))
     return length + end - begin
@@ -144,17 +147,17 @@ def _copy(text: Bytes, begin: int, end: int, rest: Bytes, length: int) -> int:
 
 @compiled
 def _is_key(text: Bytes, i: int) -> bool:
-    """Whether "features", in quotes, begins at `i`: its first and its last eight letters."""
+    """Return whether "features", in quotes, begins at `i`, by its first and its last eight characters."""
     begins, ends = eight_bytes(text, np.uint64(i)), eight_bytes(text, np.uint64(i + 2))
     return bool(begins == _KEY_BEGINS) and bool(ends == _KEY_ENDS)
 
 
 @compiled
 def _read_rows(text: Bytes, spans: Bits, end: int, table: Floats, absent: float) -> bool:
-    """Fill a table from arrays, given by the positions of their brackets; False if one is none of so many numbers.
+    """Fill a table from arrays, given the positions of their brackets; return False if one is malformed.
 
-    Each number begins where the one before it ends, which takes longer to find than to read: two rows are read in turn,
-    so that one is worked on while the other waits.
+    Each number begins where the previous one ends, which takes longer to find than to read, so two rows are read
+    alternately: one is processed while the other waits.
     """
     last = table.shape[1] - 1
     for row in range(0, len(spans), 2):
@@ -180,15 +183,15 @@ def _read_rows(text: Bytes, spans: Bits, end: int, table: Floats, absent: float)
 
 @inlined
 def _usual(text: Bytes, at: np.uint64, stop: np.uint64) -> tuple[float, np.uint64, bool]:
-    """The number from `at` on, the position after it, and whether it is a digit, a point, up to seven digits, `stop`.
+    """Return the number at `at`, the position after it, and whether it has the usual form.
 
-    If it is not, what is returned means nothing. Positions are unsigned: a signed one is looked at before each use, for
-    it could count from the end.
+    The usual form is a digit, a point, up to seven digits and `stop`; for any other the result is meaningless.
+    Positions are unsigned: signed ones are checked before each use, because they could count from the end.
     """
     while _is_space(text[at]):
         at += _ONE
     negative = np.uint64(text[at] == 45)
-    sign = 1.0 - 2.0 * float(np.int64(negative))  # no branch: nobody can tell which it will be
+    sign = 1.0 - 2.0 * float(np.int64(negative))  # branch-free, since signs are unpredictable
     first = at + negative
     head, tail = eight_bytes(text, first), eight_bytes(text, first + _TWO)
     whole, digits, before = (head & _FIRST) - _NOUGHT, *_eight(tail ^ _ZEROS)
@@ -200,7 +203,7 @@ def _usual(text: Bytes, at: np.uint64, stop: np.uint64) -> tuple[float, np.uint6
 
 @compiled
 def _any(text: Bytes, at: np.uint64, stop: np.uint64, end: int, absent: float) -> tuple[float, np.uint64]:
-    """The number from `at` on, and the position of the letter after it, 0 if that is not `stop`."""
+    """Return the number at `at`, and the position of the character after it, or 0 if that is not `stop`."""
     first = _past_space(text, int(np.int64(at)))
     negative = text[first] == 45
     value, i, state = _number(text, first + negative, end, absent)
@@ -211,7 +214,7 @@ def _any(text: Bytes, at: np.uint64, stop: np.uint64, end: int, absent: float) -
 
 @compiled
 def _number(text: Bytes, first: int, end: int, absent: float) -> tuple[float, int, int]:
-    """The number without its sign that begins at `first`; the position after it, and its state."""
+    """Return the unsigned number that begins at `first`, the position after it, and its state."""
     i, digits = first, np.uint64(0)
     while 48 <= text[i] <= 57:
         digits = digits * _TEN + np.uint64(text[i] - 48)
@@ -220,7 +223,7 @@ def _number(text: Bytes, first: int, end: int, absent: float) -> tuple[float, in
     if text[i] == 46:
         digits, i = _after_point(text, i + 1, digits)
         places = i - first - whole - 1
-    # One branch for all of this: it is hardly ever taken.
+    # One branch for all of these cases, which are rare.
     odd = (whole == 0) | (whole + places > _FITTING) | (text[i - 1] == 46) | (text[i] | 32 == 101)
     if odd | ((whole > 1) & (text[first] == 48)):
         return _unusual(text, first, end, absent)
@@ -232,7 +235,7 @@ def _number(text: Bytes, first: int, end: int, absent: float) -> tuple[float, in
 
 @compiled
 def _after_point(text: Bytes, i: int, digits: np.uint64) -> tuple[np.uint64, int]:
-    """Digits with those from `i` on behind them, and the position after these."""
+    """Append the digits from `i` on to a number; return it and the position after them."""
     while True:
         more, before = _eight(eight_bytes(text, np.uint64(i)) ^ _ZEROS)
         digits = digits * _WHOLE_POWERS[before] + more
@@ -243,10 +246,11 @@ def _after_point(text: Bytes, i: int, digits: np.uint64) -> tuple[np.uint64, int
 
 @compiled
 def _eight(word: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The number that up to eight letters from the first on make, as far as they are digits, and how many are."""
+    """Return the number formed by up to eight leading digits, and how many there are."""
     others = ((word + _ABOVE) | word) & _HIGHEST
-    before = trailing_zeros(others) >> _THREE  # the lowest bit is that of the first letter that is no digit
-    word = (word << (_HALF - _FOUR * before)) << (_HALF - _FOUR * before)  # in two steps: one of 64 bits would be none
+    before = trailing_zeros(others) >> _THREE  # the lowest bit marks the first character that is not a digit
+    # in two steps, because a shift by 64 bits is undefined
+    word = (word << (_HALF - _FOUR * before)) << (_HALF - _FOUR * before)
     word = (word * _TEN + (word >> _BYTE)) & _PAIRS
     word = (word * np.uint64(100) + (word >> np.uint64(16))) & _FOURS
     word = (word * np.uint64(10000) + (word >> np.uint64(32))) & _EIGHT
@@ -255,9 +259,9 @@ def _eight(word: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @compiled
 def _unusual(text: Bytes, i: int, end: int, absent: float) -> tuple[float, int, int]:
-    """A long number, one with an exponent, or null, without its sign; the position after it, and its state."""
+    """Return a long number, one with an exponent, or null, without its sign; the position after it, and its state."""
     if text[i] == 110 and text[i + 1] == 117 and text[i + 2] == 108 and text[i + 3] == 108:
-        return absent, i + 4, NOT_A_NUMBER if text[i - 1] == 45 else EXACT  # −null is nothing
+        return absent, i + 4, NOT_A_NUMBER if text[i - 1] == 45 else EXACT  # −null is invalid
     first = i + (text[i] == 45)
     point = _past_digits(text, first)
     fraction = point + (text[point] == 46)
@@ -291,23 +295,23 @@ def _is_space(byte: int) -> bool:
 
 
 def _shifted(bits: int) -> Numbers:
-    """What each letter adds to a number of 24 bits where it has so many bits of it to its right."""
+    """Return the value that each letter contributes to a 24-bit number at this bit offset."""
     found = np.full(256, _NO_LETTER)
     found[_LETTERS] = np.arange(64, dtype=np.uint32) << np.uint32(bits)
     return found
 
 
-# Arguments of the kernel: as its constants they would be slow.
+# Passed to the kernel as arguments: as its constants they would be slow.
 _FIRSTS, _SECONDS, _THIRDS, _FOURTHS = map(_shifted, (18, 12, 6, 0))
 
 
 def read_base64(letters: Bytes) -> Bytes | None:
-    """The bytes that some letters stand for; None if these are no base64, or have anything else between them.
+    """Decode base64; return None if the text is not base64 or contains any other character.
 
     >>> read_base64(np.frombuffer(b"aHR0cA==", np.uint8)).tobytes()
     b'http'
     """
-    whole = max(len(letters) - 1, 0) // 4  # groups of four; the last may be filled up
+    whole = max(len(letters) - 1, 0) // 4  # groups of four; the last may be padded
     try:
         last = binascii.a2b_base64(letters[4 * whole :].tobytes(), strict_mode=True)
     except binascii.Error:
@@ -321,7 +325,7 @@ def read_base64(letters: Bytes) -> Bytes | None:
 def _unpack(
     letters: Bytes, groups: int, first: Numbers, second: Numbers, third: Numbers, fourth: Numbers, found: Bytes
 ) -> bool:
-    """Four letters to three bytes, so many times, by what each letter adds; whether all are letters of base64."""
+    """Decode groups of four letters to three bytes by table lookup; return whether all are base64 letters."""
     seen = np.uint32(0)
     for group in range(np.uint64(groups)):
         i, place = _FOUR * group, _THREE * group

@@ -1,7 +1,7 @@
-"""The log of judges with names: every grade, note and undo is one appended line, and nothing in it is ever removed.
+"""The log of judges with names. Every grade, note and undo is one appended line; nothing is ever removed.
 
-A line is `query JUDGE document` and then a grade, `-` where the grade was taken back, `undo`, or `note` and a JSON
-string. The judge `0` has no name: such lines are of a service without names, and the last one of a pair counts.
+A line is `query JUDGE document`, followed by a grade, by `-` if the grade was withdrawn, by `undo`, or by `note` and a
+JSON string. The judge `0` has no name: such lines come from a service without names, and the last one of a pair counts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from querywise.errors import DataError
 Pair = tuple[str, str]  # query, document
 Rule = Literal["median", "majority"]
 
-LOG_BESIDE = ".judged-log"  # ends the name of the file with grades that are newer than those of the file beside it
-NOBODY = "0"  # in the place of a name
+LOG_BESIDE = ".judged-log"  # suffix of the log whose grades are newer than those in the file beside it
+NOBODY = "0"  # replaces a name
 RULES: dict[Rule, str] = {
     "median": "The median of the judges' grades, rounded down.",
     "majority": "The grade that most judges gave; of several such grades the lowest.",
@@ -32,7 +32,7 @@ _GRADE = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 class Line(NamedTuple):
-    """A line of the log. note: None unless it is one; grade: None where it was taken back."""
+    """A line of the log; `note` is None unless the line is a note, `grade` is None if it was withdrawn."""
 
     judge: str
     query: str
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it stands in the log."""
+        """The line as it appears in the log."""
         what = "-" if self.grade is None else str(self.grade)
         if self.undo:
             what = "undo"
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 def is_name(text: str) -> bool:
-    """Whether a judge may be called so.
+    """Return whether a judge may have this name.
 
     >>> [is_name(each) for each in ("ann", "Zoë-2", "0", "two words", "=1+1", "<b>", "")]
     [True, True, False, False, False, False, False]
@@ -70,10 +70,10 @@ def is_name(text: str) -> bool:
 
 
 def lines_of_log(path: Path, text: str, first: int = 1) -> Iterator[Line]:
-    """Read the lines of a log. A last line without an end is not complete.
+    """Read the lines of a log. An unterminated last line is incomplete and skipped.
 
     Args:
-        path: Where it is from.
+        path: The path of the log.
         text: The log, or its end.
         first: The number of the first line of the text.
 
@@ -81,8 +81,7 @@ def lines_of_log(path: Path, text: str, first: int = 1) -> Iterator[Line]:
         Every line.
 
     Raises:
-        DataError: If a line is none of the four kinds.
-
+        DataError: If a line is not of one of the four kinds.
     """
     for number, line in enumerate(text.split("\n")[:-1], start=first):
         words, where = line.split(" ", 4), f"{path}:{number}"
@@ -116,10 +115,12 @@ def _note(text: str) -> str | None:
 
 
 class JudgeLog:
-    """What the lines of a log come to.
+    """The state that the lines of a log lead to.
 
-    judges: every name, in the order in which they came. notes: by judge and pair. by_pair: the grades of every pair
-    that somebody with a name has graded, by judge.
+    Attributes:
+        judges: every name, in order of appearance.
+        notes: by judge and pair.
+        by_pair: the grades of every pair that a judge with a name has graded, by judge.
     """
 
     def __init__(self, lines: Iterable[Line] = ()) -> None:
@@ -127,13 +128,13 @@ class JudgeLog:
         self.notes: dict[tuple[str, Pair], str] = {}
         self.by_pair: dict[Pair, dict[str, int]] = {}
         self._nobody: dict[Pair, Line] = {}
-        self._given: dict[tuple[str, Pair], list[Line]] = {}  # what was not undone, the newest last
+        self._given: dict[tuple[str, Pair], list[Line]] = {}  # lines that were not undone, the newest last
         self._acts: dict[str, list[Pair]] = {}
         for each in lines:
             self.add(each)
 
     def add(self, line: Line) -> None:
-        """Take up one more line."""
+        """Add one line."""
         judge, pair = line.judge, (line.query, line.document)
         if judge == NOBODY:
             self._nobody[pair] = line
@@ -160,7 +161,7 @@ class JudgeLog:
             del self.by_pair[pair]
 
     def last_of(self, judge: str, among: Container[Pair]) -> Pair | None:
-        """Return the pair, of some, that a judge's next undo is about."""
+        """Return the pair among some that a judge's next undo affects."""
         return next((pair for pair in reversed(self._acts.get(judge, ())) if pair in among), None)
 
     def grades_of(self, judge: str) -> dict[str, dict[str, int]]:
@@ -172,7 +173,7 @@ class JudgeLog:
         return _by_query((pair, together(list(own.values()), rule)) for pair, own in self.by_pair.items())
 
     def newest(self) -> dict[Pair, tuple[int | None, str]]:
-        """Return what takes the place of a file's own grades, and its line: None where a grade was taken back."""
+        """Return what replaces a file's own grades, with its line; None if a grade was withdrawn."""
         found: dict[Pair, tuple[int | None, str]] = {
             pair: (line.grade, line.where) for pair, line in self._nobody.items()
         }
@@ -190,7 +191,7 @@ def _by_query(grades: Iterable[tuple[Pair, int]]) -> dict[str, dict[str, int]]:
 
 
 def together(grades: list[int], rule: Rule = "median") -> int:
-    """Make one grade of several.
+    """Combine several grades into one.
 
     >>> together([1, 3, 3]), together([0, 3]), together([2, 2, 1, 1], "majority")
     (3, 1, 1)

@@ -1,4 +1,4 @@
-"""Judged: candidates and their relevance labels, frozen; several sets as one; what was read and does not count."""
+"""Judged: candidates and their relevance labels, frozen; joining of several sets; and records of what was dropped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from querywise.runtime.scaling import Moments
 from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import Kept, workers
 
-_MOST_GRADES = 6  # that are listed one by one
+_MOST_GRADES = 6  # grades that are listed one by one
 _EXAMPLE = 80  # characters
 # Kind of loss → its sentence, up to the example.
 KINDS = {
@@ -65,7 +65,7 @@ KINDS = {
 
 
 class LostData(NamedTuple):
-    """How many things of one kind were lost, of how many, and one of them. kind: one of KINDS."""
+    """How many things of one kind were dropped, out of how many, with one example; `kind` is one of KINDS."""
 
     kind: str
     number: int
@@ -73,7 +73,7 @@ class LostData(NamedTuple):
     example: str
 
     def __str__(self) -> str:
-        """The loss in a sentence.
+        """Return the loss in a sentence.
 
         >>> print(LostData("queries without a judgment", 25, 3244, "'q7' (jaguar speed)"))
         Left out: 25 of 3,244 queries without a judgment, such as 'q7' (jaguar speed).
@@ -82,24 +82,27 @@ class LostData(NamedTuple):
         return f"{told}, such as {self.example}."
 
     def as_json(self) -> JsonObject:
-        """The loss as JSON can hold it, with its sentence."""
+        """Return the loss as JSON, with its sentence."""
         return {**self._asdict(), "text": str(self)}
 
 
 def losses(counts: Sequence[tuple[str, Sequence[str], int]]) -> tuple[LostData, ...]:
-    """Those that there are, of kind, lost things and the number of all; the first lost thing is the example."""
+    """Return the losses that occurred, given the kind, the dropped things and the total.
+
+    The first one is the example.
+    """
     return tuple(LostData(kind, len(lost), total, lost[0]) for kind, lost, total in counts if lost)
 
 
 def named(query_id: str, text: str | None) -> str:
-    """A query by its id and the beginning of its text."""
+    """Return a query's id and the beginning of its text."""
     short = " ".join((text or "").split())
     cut = short if len(short) <= _EXAMPLE else f"{short[:_EXAMPLE].rstrip()}…"
     return f"{query_id!r} ({cut})" if cut else f"{query_id!r}"
 
 
 class Survey(NamedTuple):
-    """What training needs first of a part: its queries, how many preference pairs each has, how features are spread."""
+    """A summary of a part that training needs first: query ids, preference pairs per query, moments of the features."""
 
     query_ids: tuple[str, ...]
     pairs: Ints
@@ -110,23 +113,23 @@ class Survey(NamedTuple):
 class Judged:
     """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
 
-    Learners see candidates only; what chooses or evaluates counts what is missed too.
+    Learners use the candidates only; model selection and evaluation also count missed documents.
 
     Args:
         candidates: the documents.
         labels: one whole number per row.
-        judged: marks the documents that have a judgement; the others have label 0. None: all of them.
-        missed: the judgements that no label holds: of documents that are not candidates, and grades below 0, whose
-            label is 0. None: it is not known of any.
-        gains: what each label is worth, from label 0 up, where labels stand for real values; None: labels are grades.
+        judged: which documents have a judgment; the others have label 0. None means all.
+        missed: the judgments that labels cannot hold: those of documents that are not candidates, and grades below 0,
+        whose label is 0. None if they are unknown.
+        gains: the gain of each label, from label 0 up, if labels stand for real values; None if labels are grades.
         query_weights, document_weights: how much each query and each row counts in training, relative to the others,
             above 0; None: the same.
         runs: the whole lists of the systems that found the candidates, where known. A ranking by one of these systems
             alone is measured on its list; candidates that other systems found are not in it.
-        losses: what was read and left out, or shortened, where that is known.
+        losses: what was dropped or shortened while reading, if that is known.
 
     Raises:
-        DataError: Lengths that do not fit, labels below 0 or not whole, and an unjudged document with a label.
+        DataError: Lengths that do not match, labels below 0 or not whole, and an unjudged document with a label.
 
     >>> import numpy as np
     >>> from querywise import Candidates, Judged
@@ -198,7 +201,10 @@ class Judged:
         return table(("", "", ""), rows, title="Judged", text=(0, 2))
 
     def _counts(self) -> str:
-        """The grades, or the values they stand for, and how often each occurs; of many, the lowest and the highest."""
+        """Return the grades, or the values they stand for, with their counts.
+
+        If there are many, the lowest and the highest.
+        """
         found, counts = np.unique(self.labels if self.judged is None else self.labels[self.judged], return_counts=True)
         if not len(found):
             return "none"
@@ -209,7 +215,7 @@ class Judged:
 
     @property
     def pairs(self) -> Ints:
-        """How many preference pairs (one document labelled above another) each query has."""
+        """The number of preference pairs (one document labeled above another) of each query."""
         return count_pairs(self.labels, self.candidates.starts)
 
     @property
@@ -219,23 +225,23 @@ class Judged:
 
     @property
     def feature_count(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return int(self.candidates.features.shape[1])
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """What the columns are called, where that is known."""
+        """The names of the columns, or None."""
         return self.candidates.feature_names
 
     @property
     def classes(self) -> tuple[str | None, ...]:
-        """The class of every query; None where it is not known."""
+        """The class of every query, or None if it is unknown."""
         table = self.candidates.queries
         return (None,) * len(self) if table is None or table.classes is None else table.classes
 
     @property
     def groups(self) -> Ints:
-        """The number of every query's group; queries without a group are each their own."""
+        """The index of every query's group; a query without a group is a group of its own."""
         table = self.candidates.queries
         if table is None or table.groups is None:
             return np.arange(len(self))
@@ -244,7 +250,7 @@ class Judged:
         return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
     def select(self, queries: Ints | Sequence[int]) -> Judged:
-        """The documents and labels of some queries, by their numbers from 0, in the order asked for."""
+        """Return the documents and labels of some queries, given their indices, in that order."""
         chosen = query_numbers(queries)
         rows = rows_of(self.candidates.starts, chosen)
         mask = None if self.judged is None else self.judged[rows]
@@ -255,11 +261,11 @@ class Judged:
         return Judged(picked, self.labels[rows], mask, missed, self.gains, by_query, by_row, self.runs, self.losses)
 
     def with_queries(self, table: QueryTable) -> Judged:
-        """The same judgements with the query data of `table`."""
+        """Return the same judgments with the query data of `table`."""
         return replace(self, candidates=self.candidates.with_queries(table))
 
     def with_groups(self, groups: Groups | None) -> Judged:
-        """The same with these groups, which folds and splits keep together; None is none.
+        """Return the data with these groups, which folds and splits keep together; None removes them.
 
         Args:
             groups: one per query, in their order or by id, as texts or whole numbers; None for a query on its own.
@@ -279,7 +285,7 @@ class Judged:
     def with_weights(
         self, queries: ArrayLike | Mapping[str, float] | None = None, documents: ArrayLike | None = None
     ) -> Judged:
-        """The same with these weights; None is none.
+        """Return the data with these weights; None removes them.
 
         Args:
             queries: one number per query, in their order or by id, above 0.
@@ -290,7 +296,7 @@ class Judged:
         return replace(self, query_weights=by_query, document_weights=by_row)
 
     def with_judgements(self, table: Grades | Columns) -> Judged:
-        """The same judged set, which knows all that was judged: also documents and queries without candidates.
+        """Return the judged set with all judgments, including those of documents and queries without candidates.
 
         Args:
             table: a pandas, polars or Arrow table with the columns query, document and grade, or query → document →
@@ -319,18 +325,18 @@ class Judged:
         return judged_by(self.candidates.with_empty([query for query in grades if query not in known]), grades)
 
     def contradiction(self, grades: Grades) -> int | None:
-        """The first row whose label is not the grade of its document; None where all agree."""
+        """Return the first row whose label is not its document's grade; None if all agree."""
         rows = self.candidates
         found = grades_of_rows(grades, rows.query_ids, rows.starts, rows.document_ids)
         wrong = np.flatnonzero(np.where(found > UNKNOWN, np.maximum(found, 0) != self.labels, self.labels > 0))
         return int(wrong[0]) if len(wrong) else None
 
     def candidates_only(self) -> Judged:
-        """The same without what is known beyond the candidates: what learners see."""
+        """Return the data without judgments beyond the candidates, which is what learners see."""
         return self if self.missed is None else replace(self, missed=None)
 
     def widened(self, width: int) -> Judged:
-        """The same with columns of 0 at the end, up to `width` of them in all."""
+        """Return the data with columns of zeros appended, up to `width` columns in all."""
         lacking = width - self.candidates.features.shape[1]
         if lacking <= 0:
             return self
@@ -338,12 +344,12 @@ class Judged:
         return replace(self, candidates=replace(self.candidates, features=features))
 
     def require_preferences(self, *, missing: Missing = "refused") -> None:
-        """Refuse data without a preference: there is nothing to learn. NaN is refused unless missing="allowed"."""
+        """Raise DataError if there is no preference to learn from, or if NaN is present without missing="allowed"."""
         self.require_learnable(missing=missing)
         require_preferences(self.pairs)
 
     def require_learnable(self, *, missing: Missing = "refused") -> None:
-        """Refuse documents without features, features too large to compute with, and NaN unless missing="allowed"."""
+        """Raise DataError if features are absent, too large to compute with, or NaN without missing="allowed"."""
         if not self.feature_count:
             raise DataError(
                 "The documents have no features, so there is nothing to learn from. Give at least one column."
@@ -351,30 +357,30 @@ class Judged:
         self.candidates.require_moderate(missing=missing)
 
     def load(self) -> Judged:
-        """All of it in memory: itself."""
+        """Return the data itself, which is in memory."""
         return self
 
     def parts(self) -> Sequence[Judged | Kept]:
-        """What workers are given: itself, or `workers().parts` runs of whole queries, which they keep."""
+        """Return the parts for workers: the data itself, or `workers().parts` runs of whole queries that they keep."""
         pool, count = workers(), workers().parts
         return [self] if count == 1 else cached("parts", count, self, lambda: pool.keep(_identity, self._cut(count)))
 
     def surveys(self) -> list[Survey]:
-        """The survey of every part, which training needs first."""
+        """Return the summary of every part, which training needs first."""
         found: list[Survey] = workers().each(survey_of, self.parts())
         return found
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
-        """The result of `work` for the candidates, a row per query."""
+        """Return the result of `work` for the candidates, a row per query."""
         return work(self.candidates)
 
     def has_texts(self) -> bool:
-        """Whether queries have a text."""
+        """Return whether queries have texts."""
         table = self.candidates.queries
         return table is not None and table.texts is not None and any(table.texts)
 
     def fingerprint(self) -> list[str]:
-        """The identity of the training set: checksums of its documents and of its query data."""
+        """Return checksums of the documents and of the query data, which identify the training set."""
         rows, table, missed = self.candidates, self.candidates.queries, self.missed
         grouped = () if table is None or table.groups is None else (table.groups,)
         known = () if table is None else (table.texts, table.classes, table.column_names, *grouped)
@@ -386,9 +392,9 @@ class Judged:
         return [fingerprint_of((texts, rows.features, rows.starts, self.labels, self.judged, *own, *beyond, *named))]
 
     def _cut(self, parts: int) -> list[Judged]:
-        """So many runs of whole queries with about the same number of rows, or as many as there are queries.
+        """Return this many runs of whole queries of about equal numbers of rows, or fewer if there are fewer queries.
 
-        Their number does not depend on how many workers there are, so neither does any sum over them.
+        The number does not depend on the number of workers, so neither does any sum over the parts.
         """
         starts, count = self.candidates.starts, min(parts, max(len(self), 1))
         cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(self))
@@ -397,9 +403,9 @@ class Judged:
 
 
 def judged_by(candidates: Candidates, grades: Grades) -> Judged:
-    """The candidates with their grades, and all that was judged of their queries beyond them.
+    """Return the candidates with their grades, and all judgments of their queries beyond them.
 
-    A document that nobody judged has label 0 and is marked so in `Judged.judged`. A grade below 0 counts as label 0.
+    An unjudged document has label 0 and is marked in `Judged.judged`. A grade below 0 counts as label 0.
     """
     found = grades_of_rows(grades, candidates.query_ids, candidates.starts, candidates.document_ids)
     missed = beyond(grades, candidates.query_ids, candidates.starts, candidates.document_ids or ())
@@ -407,7 +413,7 @@ def judged_by(candidates: Candidates, grades: Grades) -> Judged:
 
 
 def survey_of(part: Judged) -> Survey:
-    """The survey of a part in memory."""
+    """Return the summary of a part in memory."""
     part.require_learnable()
     return Survey(part.query_ids, part.pairs, Moments.of(part.candidates.features))
 
@@ -417,7 +423,7 @@ def _identity(part: Judged) -> Judged:
 
 
 def fingerprint_of(parts: Iterable[str | Floats | Ints | Bools | None]) -> str:
-    """A checksum of texts and of arrays, one after the other; None is nothing."""
+    """Return a checksum of a sequence of texts and arrays; None is skipped."""
     found = hashlib.sha256()
     for part in parts:
         if part is not None:
@@ -426,9 +432,9 @@ def fingerprint_of(parts: Iterable[str | Floats | Ints | Bools | None]) -> str:
 
 
 def concatenate(parts: Sequence[Judged], *, features: Floats | None = None) -> Judged:
-    """Several judged sets as one; no query may appear in two of them.
+    """Join several judged sets, which must not share a query.
 
-    features: those of all parts in one array, where they are in one already.
+    `features` are those of all parts, if they are in one array already.
     """
     if not parts:
         raise DataError("There is nothing to put together: no judged set was given.")
@@ -460,9 +466,9 @@ def concatenate(parts: Sequence[Judged], *, features: Floats | None = None) -> J
 
 
 def _joined_runs(parts: Sequence[Judged]) -> tuple[Run, ...]:
-    """The runs that all parts have, each with the lists of all of them."""
+    """Return the runs that all parts have, each with all parts' lists."""
     first = parts[0].runs
-    if all(part.runs is first for part in parts):  # the parts of one set
+    if all(part.runs is first for part in parts):  # parts of one set
         return first
     by_name = [{run.name: run for run in part.runs} for part in parts]
     shared = [run for run in first if all(run.name in each for each in by_name)]
@@ -470,7 +476,7 @@ def _joined_runs(parts: Sequence[Judged]) -> tuple[Run, ...]:
 
 
 def _joined_losses(parts: Sequence[Judged]) -> tuple[LostData, ...]:
-    """The losses of all parts, those of one kind added up; parts of one set have the same ones."""
+    """Return the losses of all parts, added up by kind; parts of one set share their losses."""
     distinct = {id(part.losses): part.losses for part in parts}.values()
     found: dict[str, LostData] = {}
     for each in (loss for own in distinct for loss in own):

@@ -1,6 +1,6 @@
-"""Judgements: which grade a document has for a query, whether or not it is among the candidates.
+"""Judgments: the grades of documents for queries, whether or not they are among the candidates.
 
-Files are TREC qrels, `query 0 document grade`, or `query <tab> document <tab> grade` lines as BEIR has them.
+Files are TREC qrels, `query 0 document grade`, or BEIR's `query <tab> document <tab> grade` lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from querywise.runtime.files import atomic_text, read_stored_text
 
 Grades = Mapping[str, Mapping[str, int]]  # query → document → grade
 
-UNKNOWN = -(2**62)  # the grade of a document that nobody judged
+UNKNOWN = -(2**62)  # the grade of an unjudged document
 _NAMES = {
     "query": ("query", "qid", "query_id", "query-id"),
     "document": ("document", "docid", "doc_id", "document_id", "corpus-id"),
@@ -38,11 +38,11 @@ class Columns(Protocol):
     """A table: pandas, polars, Arrow, or lists by name."""
 
     def __getitem__(self, name: str, /) -> ArrayLike:
-        """One column."""
+        """Return one column."""
 
 
 class Judgement(NamedTuple):
-    """The grade of a document for a query, and the file and line it is from."""
+    """The grade of a document for a query, with its file and line."""
 
     query: str
     document: str
@@ -52,7 +52,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """Judged documents by query, with their grades; a grade below 0, which TREC uses for spam, is kept.
+    """Judged documents by query, with their grades; grades below 0, which TREC uses for spam, are kept.
 
     Query `i` owns `document_ids[starts[i]:starts[i + 1]]` and their grades; `len` is the number of queries.
 
@@ -85,7 +85,7 @@ class Judgements:
 
     @staticmethod
     def by_query(tables: Iterable[Mapping[str, int]]) -> Judgements:
-        """From the grades of every query, in order."""
+        """Return the judgments, given the grades of every query in order."""
         known = list(tables)
         return Judgements(
             np.cumsum([0, *map(len, known)]),
@@ -94,21 +94,21 @@ class Judgements:
         )
 
     def rows(self, query: int) -> slice:
-        """The entries of one query."""
+        """Return the entries of one query."""
         return slice(int(self.starts[query]), int(self.starts[query + 1]))
 
     def of(self, query: int) -> dict[str, int]:
-        """The documents of one query, with their grades."""
+        """Return the documents of one query with their grades."""
         rows = self.rows(query)
         return dict(zip(self.document_ids[rows], self.grades[rows].tolist(), strict=True))
 
     def relevant(self, relevant_from: int = 1) -> Ints:
-        """How many documents of each query have at least a grade."""
+        """Return the number of documents of each query that have at least this grade."""
         owners = np.repeat(np.arange(len(self)), np.diff(self.starts))
         return np.bincount(owners[self.grades >= relevant_from], minlength=len(self))
 
     def select(self, queries: Ints | Sequence[int]) -> Judgements:
-        """Those of some queries, in the order asked for."""
+        """Return the judgments of some queries, in the given order."""
         chosen = query_numbers(queries)
         rows = rows_of(self.starts, chosen)
         starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[chosen])])
@@ -116,7 +116,7 @@ class Judgements:
 
 
 def grades_of_rows(grades: Grades, query_ids: Sequence[str], starts: Ints, documents: tuple[str, ...] | None) -> Ints:
-    """The grade of every candidate of some queries, `UNKNOWN` where there is none."""
+    """Return the grade of every candidate of some queries; `UNKNOWN` if it is unjudged."""
     if documents is None:
         raise DataError(
             "The documents have no ids, so judgements cannot be joined with them. In a LETOR file an id stands at the "
@@ -130,7 +130,7 @@ def grades_of_rows(grades: Grades, query_ids: Sequence[str], starts: Ints, docum
 
 
 def beyond(grades: Grades, query_ids: Sequence[str], starts: Ints, documents: tuple[str, ...]) -> Judgements:
-    """What no label holds: grades of documents that are not candidates, and grades below 0."""
+    """Return what labels cannot hold: grades of documents that are not candidates, and grades below 0."""
     missed = []
     for query, query_id in enumerate(query_ids):
         own = set(documents[int(starts[query]) : int(starts[query + 1])])
@@ -140,7 +140,7 @@ def beyond(grades: Grades, query_ids: Sequence[str], starts: Ints, documents: tu
 
 
 def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
-    """Those of several sets as one: known of all of them, or of none."""
+    """Join the judgments of several sets, which either all have them or all lack them."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
@@ -160,10 +160,9 @@ def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
 
 
 def read_judgements(path: str | os.PathLike[str]) -> Iterator[Judgement]:
-    """The judgements of a file in either form; a pair that is judged twice must have one grade.
+    """Yield the judgments of a file in either form; a pair that is judged twice must have one grade.
 
-    Where a service that is judged on has a log beside the file, the last grade of a pair in the log counts; of judges
-    with names, the median of their grades.
+    If a service for judging keeps a log beside the file, the last grade in the log wins.
     """
     log = Path(path).with_name(Path(path).name + LOG_BESIDE)
     newer = JudgeLog(lines_of_log(log, read_stored_text(log))).newest() if log.is_file() else {}
@@ -174,9 +173,9 @@ def read_judgements(path: str | os.PathLike[str]) -> Iterator[Judgement]:
 
 
 def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
-    """The judgements in the text of a file."""
+    """Yield the judgments in the text of a file."""
     seen: dict[tuple[str, str], tuple[str, int]] = {}
-    headed = False  # columns with a heading are between tabs, and a query may be any text
+    headed = False  # columns with a heading are tab-separated, and a query may be any text
     for number, line in lines_of(text):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
         if number == 1 and words[-1].strip() in _HEADINGS:
@@ -205,7 +204,7 @@ def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
 
 
 def read_grades(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
-    """The judgements of a file, by query and document; a file without any is refused."""
+    """Return the judgments of a file, by query and document. Raise DataError if there are none."""
     found = grades_of(read_judgements(Path(path)))
     if not found:
         raise DataError(f"{path}: the file holds no judgement. Expected lines of 'query 0 document grade'.")
@@ -213,7 +212,7 @@ def read_grades(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
 
 
 def grades_of(judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
-    """Judgements by query and document."""
+    """Return judgments by query and document."""
     found: dict[str, dict[str, int]] = {}
     for each in judgements:
         found.setdefault(each.query, {})[each.document] = each.grade
@@ -221,7 +220,7 @@ def grades_of(judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
 
 
 def grades_from(table: Grades | Columns) -> Grades:
-    """Judgements by query and document, from such a mapping or from a table with a row for each."""
+    """Return judgments by query and document, from such a mapping or from a table with a row for each."""
     if isinstance(table, Mapping) and all(isinstance(each, Mapping) for each in table.values()):
         return {query: _checked(query, own) for query, own in table.items()}
     columns: list[list[Any]] = []
@@ -267,7 +266,7 @@ def _is_grade(value: object) -> bool:
 
 
 def is_qrels(path: Path) -> bool:
-    """Whether a file's first line is one of judgements, rather than a judged document with its features."""
+    """Return whether a file's first line is a judgment rather than a judged document with features."""
     words = [] if path.suffix == ".jsonl" else first_words(path)
     if len(words) not in (3, 4) or words[1].startswith("qid:"):
         return False
@@ -277,7 +276,7 @@ def is_qrels(path: Path) -> bool:
 def write_judgements(
     path: Path, query_ids: Sequence[str], grades: Sequence[Mapping[str, int]], *, source: str = "0"
 ) -> None:
-    """TREC qrels: `query 0 document grade`, query after query. source: who judged, in the place of the unused 0."""
+    """Write TREC qrels: `query 0 document grade`, query by query; `source` replaces the unused 0."""
     lines = qrels(dict(zip(query_ids, grades, strict=True)), source)
     with atomic_text(path) as out:
         out.writelines(lines)

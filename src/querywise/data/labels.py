@@ -1,8 +1,8 @@
-"""What labels are worth, and how much queries and documents count in training.
+"""Gains of labels, and training weights of queries and documents.
 
-Real-valued labels are integer levels, and a table of what each level is worth. Pairs of documents need the order of
-labels alone, so levels are enough for them; measures and listwise learners look the value up. Level 0 is worth 0: a
-document is relevant where its value is above 0.
+Real-valued labels are stored as integer levels with a table of their values. Pairs of documents need only the order of
+labels, so levels suffice for them; measures and listwise learners look up the values. Level 0 has value 0: a document
+is relevant if its value is above 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
 from querywise.runtime.stored import Known, Value, floats
 
-_LEAST, _MOST = 1e-100, 1e100  # products of two weights, and sums of many, are finite and above 0
+_LEAST, _MOST = 1e-100, 1e100  # products of two weights, and sums of many, are finite and positive
 
 _LARGEST = 1e100  # sums of many are finite
 _HINT = (
@@ -30,34 +30,36 @@ _HINT = (
 
 
 class Learnable(Protocol):
-    """What may have a table of the values of labels, and weights: a training set, in memory or not."""
+    """A training set, in memory or not, that may have gains of labels and weights."""
 
     @property
     def gains(self) -> Floats | None:
-        """What each label is worth; None: labels are grades."""
+        """The gain of each label; None if labels are grades."""
 
     @property
     def query_weights(self) -> Floats | None:
-        """How much each query counts in training; None: the same."""
+        """The training weight of each query; None if all are equal."""
 
     @property
     def document_weights(self) -> Floats | None:
-        """How much each document counts in training; None: the same."""
+        """The training weight of each document; None if all are equal."""
 
 
 class Labelled(Learnable, Protocol):
-    """What has labels too: a judged set."""
+    """A training set with labels."""
 
     @property
     def labels(self) -> Ints:
-        """A label per row."""
+        """One label per row."""
 
 
 def checked_weights(weights: ArrayLike | Mapping[str, float], names: Sequence[str] | int, what: str) -> Floats:
-    """One finite number above 0 per query or document.
+    """Return one finite positive weight per query or document.
 
-    weights: one each, or those of queries by id.
-    names: what each is called in messages, or how many there are, which are then called by their row.
+    Args:
+        weights: one each, or those of queries by id.
+        names: the names of queries for messages, or a number of rows, which are then named by row.
+        what: what the weights belong to, for messages.
     """
     if isinstance(weights, Mapping) and not isinstance(names, int):
         known = {str(query): weight for query, weight in weights.items()}
@@ -86,19 +88,19 @@ def checked_weights(weights: ArrayLike | Mapping[str, float], names: Sequence[st
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """Weights of training queries, or of their documents, as a model stores them. size: how many there are."""
+    """Weights of training queries, or of their documents, as a model stores them; `size` is their number."""
 
     size: str
     what: str = "query"
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Refuse weights that training data cannot have."""
+        """Raise WrongValueError or DataError for weights that training data cannot have."""
         floats(self.size).check(value, where, known)
         checked_weights(value, known.sizes[self.size], self.what)  # type: ignore[arg-type]  # it is an array
 
 
 def refuse_weights(data: Learnable, whose: str, why: str, *, queries: bool = True) -> None:
-    """Refuse weights that a method has no place for; with `queries=False`, those of documents only."""
+    """Raise DataError for weights that a method cannot use; with `queries=False`, only for those of documents."""
     if data.document_weights is not None:
         raise DataError(
             f"{whose} has no place for document weights: {why}. LambdaMART and plain regression trees take them. "
@@ -112,7 +114,7 @@ def refuse_weights(data: Learnable, whose: str, why: str, *, queries: bool = Tru
 
 
 def joined_weights(parts: Sequence[Floats | None], counts: Sequence[int]) -> Floats | None:
-    """The weights of several sets as one; a set without weights has weight 1 everywhere."""
+    """Return the joined weights of several sets; a set without weights has weight 1 everywhere."""
     if all(part is None for part in parts):
         return None
     pairs = zip(parts, counts, strict=True)
@@ -120,7 +122,7 @@ def joined_weights(parts: Sequence[Floats | None], counts: Sequence[int]) -> Flo
 
 
 def checked_gains(gains: ArrayLike, labels: Ints) -> Floats:
-    """What each level is worth: 0 for level 0, then rising, one for every level that is a label."""
+    """Return the value of each level after checking them: 0 for level 0, then rising, one for every label."""
     values = np.array(gains, dtype=np.float64)
     if values.ndim != 1 or not len(values) or values[0] != 0:
         raise DataError(
@@ -135,9 +137,9 @@ def checked_gains(gains: ArrayLike, labels: Ints) -> Floats:
 
 
 def labels_from(y: ArrayLike, gains: bool | ArrayLike) -> tuple[Ints, Floats | None]:
-    """Labels and what they are worth.
+    """Return labels and their gains.
 
-    gains: False, labels are grades; True, each label is a value of its own; a table, what each whole label is worth.
+    `gains` is False if labels are grades, True if each label is its own value, or a table with the gain of each label.
 
     >>> levels, values = labels_from([0.2, 0.0, 0.05, 0.2], True)
     >>> levels.tolist(), values.tolist()
@@ -165,13 +167,13 @@ def labels_from(y: ArrayLike, gains: bool | ArrayLike) -> tuple[Ints, Floats | N
 
 
 def values_of(data: Labelled) -> Floats:
-    """What every label is worth by itself: its value, or the grade where there are no values."""
+    """Return the value of every label, or the grade if there are no values."""
     found: Floats = data.labels.astype(np.float64) if data.gains is None else data.gains[data.labels]
     return found
 
 
 def joined_labels(parts: Sequence[Labelled]) -> tuple[Ints, Floats | None]:
-    """The labels of several sets in one table of values, all of them with values or none."""
+    """Return the labels of several sets with a common table of values; either all sets have values or none."""
     require_same_labels(parts)
     tables = [part.gains for part in parts if part.gains is not None]
     if not tables or all(np.array_equal(each, tables[0]) for each in tables):
@@ -181,7 +183,7 @@ def joined_labels(parts: Sequence[Labelled]) -> tuple[Ints, Floats | None]:
 
 
 def require_same_labels(parts: Sequence[Learnable]) -> None:
-    """Refuse sets of which some have real-valued labels and the others grades: they cannot be compared."""
+    """Raise DataError if some sets have real-valued labels and others grades, which cannot be compared."""
     if len({part.gains is None for part in parts}) > 1:
         raise DataError(
             "One judged set has real-valued labels (gains), another has grades, which cannot be compared. Make all of "
@@ -190,13 +192,13 @@ def require_same_labels(parts: Sequence[Learnable]) -> None:
 
 
 def refuse_gains(data: Learnable, whose: str, why: str) -> None:
-    """Refuse real-valued labels where they have no meaning."""
+    """Raise DataError for real-valued labels where they have no meaning."""
     if data.gains is not None:
         raise DataError(f"{whose} has no place for real-valued labels (gains): {why}.")
 
 
 def refuse_unwritable(data: Learnable, where: str) -> None:
-    """Refuse to write what a file format has no place for, rather than leave it out."""
+    """Raise DataError instead of dropping data that a file format cannot hold."""
     refuse_gains(data, where, "it holds whole numbers; keep the table that the labels came from")
     if data.query_weights is not None or data.document_weights is not None:
         raise DataError(f"{where} has no place for weights. Take them off first: data.with_weights().")

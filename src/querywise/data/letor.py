@@ -1,11 +1,11 @@
 """LETOR / SVMlight text, read and written: `label qid:id column:value … # comment`; and the files beside it.
 
-Columns are numbered from 1 in the file and from 0 in Python. A column that a line leaves out is 0. Comments are kept;
+Columns are numbered from 1 in the file and from 0 in Python. A column missing from a line is 0. Comments are kept;
 `docid = …` in them (or a comment of one word) becomes the document's id.
 
-Side files are `queries.jsonl`, query data, `features.txt`, a feature name per line, and judgements: beside `S1.txt` the
-file `S1.qrels` holds all that was judged of its queries, in TREC form; without it only the labels of the candidates are
-known. `bm25.trec`, beside features of words and vectors, is the whole list of BM25.
+Side files are `queries.jsonl`, query data, `features.txt`, a feature name per line, and judgments: the file `S1.qrels`
+beside `S1.txt` holds all judgments of its queries, in TREC form; without it only the labels of the candidates are
+known. `bm25.trec`, beside features of words and vectors, is the whole BM25 run.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from querywise.runtime.workers import machine_memory
 
 _CHUNK_BYTES = 8_000_000
 _HARD_NUMBERS = 65_536
-_SMALL_TABLE = 100_000_000  # bytes that a table may have whatever was read
-_SPARSEST = 400  # bytes of a table per byte of text: one value in a hundred, or more, is given
+_SMALL_TABLE = 100_000_000  # bytes that any table may have
+_SPARSEST = 400  # bytes of a table per byte of text, if at least one value in a hundred is given
 _DOCUMENT_ID = re.compile(r"docid\s*=\s*(\S+)|^\s*([^\s=]+)\s*$")
 
 QUERIES = "queries.jsonl"
 FEATURES = "features.txt"
 QRELS = ".qrels"
 RUN = ".trec"
-_WIDER = 10  # times as large as what was read: a sparse file leaves out some of its last columns
+_WIDER = 10  # times the size of the input: a sparse file may lack some of its last columns
 RUN_FILES = (f"bm25{RUN}", f"vectors{RUN}")  # of the systems that find candidates in a text collection
 
 
 @dataclass(frozen=True)
 class _Parsed:
-    """One file's table, before the files of a set are put together."""
+    """The table of one file, before the files of a set are joined."""
 
     path: Path
     text: bytes
@@ -61,7 +61,7 @@ class _Parsed:
         return self.text.count(b"\n", 0, int(self.spans[row, 0])) + 1
 
     def strings(self, first: int, rows: Iterable[int]) -> list[str]:
-        """The query ids (first = 0) or comments (first = 2) of some rows."""
+        """Return the query ids (first = 0) or comments (first = 2) of some rows."""
         found = []
         for row in rows:
             begin, end = self.spans[row, first : first + 2]
@@ -79,7 +79,7 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
     r"""Read one or several LETOR files (plain, .gz or .xz) as one judged set.
 
     Args:
-        paths: a path or several; a line is `2 qid:10 1:0.5 7:1.25 #docid = D3`.
+        paths: one or several paths; a line is `2 qid:10 1:0.5 7:1.25 #docid = D3`.
         features: the number of columns where a sparse file may leave out the last ones, from 1 up; otherwise it is the
             largest column number found.
 
@@ -87,7 +87,8 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
         A Judged set, its rows in the order of the files.
 
     Raises:
-        DataError: That names the file and the line: one that is no LETOR, and rows of a query that are apart.
+        DataError: A line that is not LETOR, and rows of a query that are not contiguous; the message names file and
+        line.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -125,7 +126,7 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
 
 
 def place_of_row(paths: Sequence[Path], row: int) -> str:
-    """The file and line of a row of several files read as one, for messages."""
+    """Return the file and line of a row of several files read as one, for messages."""
     for path in paths:
         lines = _bytes_of(path).split(b"\n")
         numbers = [
@@ -138,7 +139,7 @@ def place_of_row(paths: Sequence[Path], row: int) -> str:
 
 
 def letor_width(path: PathLike) -> int:
-    """The largest column number in a file, without reading its values."""
+    """Return the largest column number in a file, without reading its values."""
     text = _bytes_of(Path(path))
     rows, columns = _sizes(text, _chunks(text))
     _refuse_gigantic(f"{path}", sum(rows), columns, len(text))
@@ -146,7 +147,7 @@ def letor_width(path: PathLike) -> int:
 
 
 def write_letor(path: PathLike, data: Judged) -> None:
-    """Write a judged set so that `read_letor` gives back features, labels, query ids and comments to the last bit."""
+    """Write a judged set so that `read_letor` restores features, labels, query ids and comments exactly."""
     refuse_unwritable(data, "A LETOR file")
     candidates = data.candidates
     if np.isnan(candidates.features).any():
@@ -205,8 +206,8 @@ def _parse_file(path: Path, width: int | None) -> _Parsed:
 
 
 def _sizes(text: bytes, chunks: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
-    """How many rows each chunk of a text has, and the largest column number of all."""
-    from querywise.data import svmlight  # numba takes half a second to import
+    """Return the number of rows in each chunk of a text, and the largest column number."""
+    from querywise.data import svmlight  # importing numba takes half a second
 
     buffer = np.frombuffer(text, dtype=np.uint8)
     found = in_threads(lambda chunk: svmlight.survey(buffer, *chunk), chunks)
@@ -216,7 +217,10 @@ def _sizes(text: bytes, chunks: Sequence[tuple[int, int]]) -> tuple[list[int], i
 def _parse_chunk(
     into: _Parsed, buffer: np.ndarray[tuple[int], np.dtype[np.uint8]], chunk: tuple[int, int], row: int
 ) -> list[int]:
-    """Read some lines into a table from `row` on; the rows of which is not known yet whether a query begins there."""
+    """Read a chunk of lines into a table from `row` on.
+
+    Returns the rows for which the caller must check whether a query begins there.
+    """
     from querywise.data import svmlight
 
     features, width = into.features, into.features.shape[1]
@@ -277,7 +281,7 @@ def _chunks(text: bytes) -> list[tuple[int, int]]:
 
 
 def _refuse_gigantic(where: str, rows: int, columns: int, length: int | None) -> None:
-    """Refuse a table beyond this machine's memory, and one much larger than the text it is from, of so many bytes."""
+    """Raise DataError for a table beyond this machine's memory, or much larger than its text of `length` bytes."""
     memory, size = machine_memory(), 8 * rows * columns
     if size > memory:
         raise DataError(
@@ -304,7 +308,10 @@ def _stack(tables: Sequence[Floats], width: int) -> Floats:
 
 
 def _queries(parsed: Sequence[_Parsed]) -> tuple[list[str], list[int]]:
-    """The ids of all queries and their first rows; a query that begins twice is named with both places."""
+    """Return the ids of all queries and their first rows.
+
+    Raise DataError, naming both lines, if a query begins twice.
+    """
     query_ids: list[str] = []
     starts: list[int] = []
     began: dict[str, tuple[_Parsed, int]] = {}
@@ -334,18 +341,18 @@ def _document_ids(comments: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def with_side_files(data: Judged, folder: Path) -> Judged:
-    """The same judged set with the data of its side files."""
+    """Return the judged set with the data of its side files."""
     return with_side_queries(with_side_names(data, folder), folder)
 
 
 def with_side_names(data: Judged, folder: Path) -> Judged:
-    """The same judged set with the feature names in the folder, if any."""
+    """Return the judged set with the feature names in the folder, if any."""
     names = folder / FEATURES
     return _named(data, names) if names.is_file() else data
 
 
 def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
-    """The same judged set with its query data: from the folder, or from the file `queries`."""
+    """Return the judged set with its query data, from the folder or from the file `queries`."""
     asked = queries if queries is not None else folder / QUERIES
     if queries is not None or asked.is_file():
         try:
@@ -359,7 +366,7 @@ def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None
 
 
 def with_side_judgements(data: Judged, files: Sequence[Path]) -> Judged:
-    """The same judged set with all that was judged, where a file of judgements is beside every file it is from."""
+    """Return the judged set with all judgments, if a file of judgments is beside every one of its files."""
     beside = side_judgements(files)
     if not beside:
         return data
@@ -378,7 +385,10 @@ def with_side_judgements(data: Judged, files: Sequence[Path]) -> Judged:
 
 
 def side_judgements(files: Sequence[Path]) -> list[Path]:
-    """The judgements beside LETOR files, plain or packed: beside every one of them, or beside none."""
+    """Return the judgments beside LETOR files, plain or compressed.
+
+    Raise DataError if some files have them and others not.
+    """
     found = [_judgements_beside(file) for file in files]
     there = [path for path in found if path.is_file()]
     if 0 < len(there) < len(files):
@@ -397,13 +407,13 @@ def _judgements_beside(file: Path) -> Path:
 
 
 def side_runs(folder: Path, names: Sequence[str]) -> tuple[Run, ...]:
-    """The whole lists of the systems that these features tell of, where they are in the folder."""
+    """Return the whole runs that the features come from, if they are in the folder."""
     paths = [folder / f"{run.name}{RUN}" for run in run_columns(names)]
     return tuple(read_run(path) for path in paths if path.is_file())
 
 
 def check_names(data: Judged) -> None:
-    """Refuse feature names that `features.txt` cannot give back."""
+    """Raise DataError for feature names that `features.txt` cannot hold."""
     names = data.candidates.feature_names or ()
     repeated = first_repeated(names)
     if repeated is not None:
@@ -416,7 +426,7 @@ def check_names(data: Judged) -> None:
 
 
 def write_side_files(data: Judged, folder: Path) -> None:
-    """Write what LETOR files of this set cannot hold."""
+    """Write the data of this set that LETOR files cannot hold."""
     names = data.candidates.feature_names
     if names is not None:
         with atomic_text(folder / FEATURES) as out:
@@ -441,5 +451,5 @@ def _named(data: Judged, path: Path) -> Judged:
             f"{before / 1e9:.2g} GB. Are these the names of its columns? If they are, say so: features={len(names)}.",
             arguments=("features",),
         )
-    wide = data.widened(len(names))  # a sparse file may leave out its last columns
+    wide = data.widened(len(names))  # a sparse file may lack its last columns
     return replace(wide, candidates=replace(wide.candidates, feature_names=names))

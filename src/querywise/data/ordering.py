@@ -1,4 +1,4 @@
-"""Orders of queries and points by what they hold, which do not depend on the order they are given in."""
+"""Orders of queries and points that depend on their content, not on the order in which they are given."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from querywise.data.judged import Judged
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
 
-_DIGITS = 9  # of the largest, by which coordinates are compared
+_DIGITS = 9  # digits, relative to the largest coordinate, that are compared
 
 
 def content_order(data: Judged, *, by_labels: bool = True) -> Ints:
-    """The queries sorted by a checksum of their documents, labels and data; ids do not count.
+    """Return the queries sorted by a checksum of their documents, labels and data; ids do not count.
 
-    by_labels: False keeps labels out of it, but between queries that are the same in all else.
+    With `by_labels=False`, labels only break ties between queries that are otherwise identical.
 
-    What draws queries at random, or adds them up in sequence, takes them in this order: then the same training queries
-    give the same model however they are permuted. Queries that are the same in everything stand in for each other.
+    Random draws and sequential sums use this order, so that permuted training queries give the same model. Queries that
+    are identical in everything are interchangeable.
     """
     if by_labels:
         return cached("content order", (), data, lambda: np.argsort(_checksums(data), kind="stable"))
@@ -27,7 +27,7 @@ def content_order(data: Judged, *, by_labels: bool = True) -> Ints:
 
 
 def by_coordinates(points: Floats) -> Ints:
-    """The order of points by their first coordinate, then their second and so on; rounding does not decide.
+    """Return the order of points by their first coordinate, then the second, and so on, ignoring rounding errors.
 
     >>> by_coordinates(np.array([[2.0, 1.0], [1.0, 5.0], [2.0, 0.0]]))
     array([1, 2, 0])
@@ -39,7 +39,7 @@ def by_coordinates(points: Floats) -> Ints:
     turn = np.argsort(rounded[:, 0], kind="stable")
     same = rounded[turn[1:], 0] == rounded[turn[:-1], 0]
     tied = np.append(same, False) | np.append(False, same)
-    if tied.any():  # by their other coordinates
+    if tied.any():  # compare the other coordinates
         rows = turn[tied]
         turn[tied] = rows[np.lexsort(rounded[rows].T[::-1])]
     return turn

@@ -1,4 +1,4 @@
-"""Groups of queries, such as the wordings of one need: checked, and dealt into parts so that none is in two of them."""
+"""Groups of queries, such as the wordings of one need: checks, and assignment of whole groups to parts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Groups = ArrayLike | Sequence[Group] | Mapping[str, Group]
 
 
 def checked_groups(groups: Groups, query_ids: Sequence[str]) -> tuple[str | None, ...]:
-    """The group of every query as text; None for a query on its own.
+    """Return the group of every query as text; None for a query on its own.
 
-    groups: one per query, or by query id, where a query that is not there is on its own.
+    `groups` are one per query, or by query id; a query without an entry is on its own.
     """
     if isinstance(groups, Mapping):
         known = set(query_ids)
@@ -35,7 +35,7 @@ def checked_groups(groups: Groups, query_ids: Sequence[str]) -> tuple[str | None
 
 
 def listed(groups: ArrayLike | Sequence[Group]) -> list[Group]:
-    """Groups of rows or queries in a list, from a list, an array or a column of a table."""
+    """Return groups of rows or queries as a list, from a list, an array or a column of a table."""
     found: Any = groups.tolist() if hasattr(groups, "tolist") else groups
     if isinstance(found, (str, bytes)) or not hasattr(found, "__iter__"):
         raise DataError(f"query_groups must be one text or whole number per query; found {groups!r:.60}.")
@@ -43,7 +43,7 @@ def listed(groups: ArrayLike | Sequence[Group]) -> list[Group]:
 
 
 def _name(group: Any, query_id: str) -> str | None:
-    """A group as text: 7 and 7.0 are both "7"; None where there is none."""
+    """Return a group as text (7 and 7.0 both become "7"), or None if there is none."""
     if is_missing(group):
         return None
     if isinstance(group, (float, np.floating)) and float(group).is_integer():
@@ -57,7 +57,10 @@ def _name(group: Any, query_id: str) -> str | None:
 
 
 def groups_of_rows(by_row: Sequence[Group], starts: Ints, query_ids: Sequence[str]) -> tuple[str | None, ...]:
-    """The group of every query from those of its rows, which must agree; query i has rows starts[i]:starts[i + 1]."""
+    """Return the group of every query from those of its rows, which must agree.
+
+    Query i has rows starts[i]:starts[i + 1].
+    """
     owners = [query_ids[query] for query in np.repeat(np.arange(len(query_ids)), np.diff(starts)).tolist()]
     names = [_name(each, query_id) for each, query_id in zip(by_row, owners, strict=True)]
     found: dict[str, str | None] = {}
@@ -71,12 +74,12 @@ def groups_of_rows(by_row: Sequence[Group], starts: Ints, query_ids: Sequence[st
 
 
 def are_alone(groups: Ints) -> bool:
-    """Whether every query is a group of its own."""
+    """Return whether every query is a group of its own."""
     return len(np.unique(groups)) == len(groups)
 
 
 def equal_sizes(count: int, parts: int) -> Ints:
-    """The sizes of so many parts, equal but for 1.
+    """Return the sizes of `parts` parts, which differ by at most 1.
 
     >>> equal_sizes(11, 3)
     array([4, 4, 3])
@@ -85,11 +88,15 @@ def equal_sizes(count: int, parts: int) -> Ints:
 
 
 def deal(order: Ints, sizes: Sequence[int] | Ints, groups: Ints) -> list[Ints]:
-    """Queries in parts of about these sizes, sorted; no group is in two parts, and no part is empty.
+    """Assign queries to parts of about these sizes; no group is split, and no part is empty.
 
-    order: the numbers of the queries, shuffled. Where each is a group of its own, the parts are runs of these sizes.
-    Else larger groups are dealt first, those of about the same size in their order, each to the part that lacks most.
-    groups: the number of the group of every query, as `Judged.groups` has it.
+    Without larger groups, the parts are runs of these sizes. Otherwise larger groups come first, those of about the
+    same size in their order, and each goes to the part that lacks the most queries.
+
+    Args:
+        order: the indices of the queries, shuffled.
+        sizes: the sizes of the parts.
+        groups: the index of every query's group, as in `Judged.groups`.
 
     >>> [part.tolist() for part in deal(np.array([3, 0, 2, 1, 4]), [3, 2], np.array([0, 1, 0, 1, 1]))]
     [[1, 3, 4], [0, 2]]
@@ -105,7 +112,7 @@ def deal(order: Ints, sizes: Sequence[int] | Ints, groups: Ints) -> list[Ints]:
         )
     room, empty = np.array(sizes, dtype=np.int64), np.ones(len(sizes), np.bool_)
     place = np.zeros(len(counts), dtype=np.int64)
-    turn = np.lexsort((first, -np.log2(counts).astype(np.int64)))  # by powers of two, so that the order still counts
+    turn = np.lexsort((first, -np.log2(counts).astype(np.int64)))  # by powers of two, so that the order still matters
     for left, each in zip(range(len(turn), 0, -1), turn, strict=True):
         lacking = np.where(empty | (left > empty.sum()), room, np.iinfo(np.int64).min)
         part = int(np.argmax(lacking))
@@ -114,7 +121,7 @@ def deal(order: Ints, sizes: Sequence[int] | Ints, groups: Ints) -> list[Ints]:
 
 
 def deal_in_turn(shuffled: Ints, parts: int, groups: Ints) -> Ints:
-    """The part of every query: the remainder of its shuffled number, or where there are groups, as `deal` has it.
+    """Return the part of every query: its shuffled index modulo `parts`, or if there are groups, as in `deal`.
 
     >>> deal_in_turn(np.array([2, 0, 1]), 2, np.arange(3))
     array([0, 0, 1])
@@ -127,7 +134,7 @@ def deal_in_turn(shuffled: Ints, parts: int, groups: Ints) -> Ints:
 
 
 def first_groups(order: Ints, count: int, groups: Ints) -> Ints:
-    """The first `count` queries of an order, sorted; whole groups, as many as fit, and one at least.
+    """Return the first `count` queries of an order, sorted: as many whole groups as fit, and at least one.
 
     >>> first_groups(np.array([3, 0, 2, 1]), 3, np.array([0, 1, 0, 1])).tolist()
     [1, 3]

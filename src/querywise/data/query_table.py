@@ -1,4 +1,4 @@
-"""QueryTable: what is known of queries beside their documents, and the side file `queries.jsonl` that holds it.
+"""QueryTable: data of queries besides their documents, and the side file `queries.jsonl` that stores it.
 
 The file has one JSON object per line: `_id`, and any of `text`, `class`, `group` (text or a whole number), `columns` (a
 mapping from name to number) and `vector` (a list of numbers).
@@ -24,7 +24,7 @@ from querywise.runtime.values import Json, JsonObject, is_finite_number
 
 _TEXTS, _ARRAYS = ("texts", "classes", "groups"), ("columns", "vectors")  # with an entry for each query
 _NO_VECTOR = frozen(np.zeros((1, 0)))
-SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single precision can hold
+SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products fit into single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +33,15 @@ class QueryTable:
 
     Args:
         ids: the id of every query, no two the same.
-        texts, classes: one per query, None where it is not known; or None altogether.
+        texts, classes: one per query, None if it is unknown; or None for all.
         columns: queries × columns, finite numbers of the user's own.
         column_names: one per column.
-        vectors: queries × dimensions. A vector of zeros, or of no numbers at all, stands for one that is not known.
-        groups: one per query, or None altogether. Queries of one group, such as the wordings of one need, are never
+        vectors: queries × dimensions. An empty vector or one of zeros means unknown.
+        groups: one per query, or None for all. Queries of one group, such as the wordings of one need, are never
             separated by folds and splits; a query whose group is None is a group of its own.
 
     Raises:
-        DataError: Lengths that do not fit, an id that comes twice, and numbers that are not finite.
+        DataError: Lengths that do not match, duplicate ids, and numbers that are not finite.
 
     >>> from querywise import QueryTable
     >>> QueryTable(("q1", "q2"), texts=("jaguar speed", "python list"), classes=("animal", "code"))
@@ -74,7 +74,7 @@ class QueryTable:
 
     @classmethod
     def of_query(cls, query_id: str, text: str | None, class_: str | None) -> QueryTable:
-        """One query that came without a vector and without columns, as most of those of a service."""
+        """Return a table of one query without vector and columns, as most queries of a service are."""
         known = text is not None or class_ is not None
         made = object.__new__(cls)
         made.__dict__.update(
@@ -96,7 +96,7 @@ class QueryTable:
 
     @property
     def holds(self) -> list[str]:
-        """What it has beside the ids, in words, with counts."""
+        """The content besides the ids, in words, with counts."""
         named = {each for each in self.classes or () if each}
         known = [
             None if self.texts is None else "texts",
@@ -108,7 +108,7 @@ class QueryTable:
         return [each for each in known if each is not None]
 
     def select(self, ids: Sequence[str]) -> QueryTable:
-        """The rows of `ids`, in that order; an id that is not in the table is an error."""
+        """Return the rows of `ids`, in that order. Raise DataError for an id that is not in the table."""
         position = {query_id: row for row, query_id in enumerate(self.ids)}
         unknown = [query_id for query_id in ids if query_id not in position]
         if unknown:
@@ -124,7 +124,7 @@ class QueryTable:
         return replace(self, ids=tuple(ids), **picked)
 
     def with_unknown(self, ids: Sequence[str]) -> QueryTable:
-        """The same table, and after it queries of which nothing is known; they get the mean of every column.
+        """Return the table followed by queries without data; they get the mean of every column.
 
         Their vectors are zeros.
         """
@@ -141,12 +141,12 @@ class QueryTable:
 
     @property
     def _known(self) -> dict[str, Any]:
-        """What is known of the queries, by name: an entry for each query."""
+        """The known data of the queries by name, each with an entry per query."""
         return {name: values for name in (*_TEXTS, *_ARRAYS) if (values := getattr(self, name)) is not None}
 
 
 def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
-    """Several query tables as one; what one of them lacks is left out, but for groups, which some queries may have."""
+    """Join query tables, dropping data that one of them lacks, except for groups, which some queries may have."""
     held = {name: [known[name] for table in tables if name in (known := table._known)] for name in (*_TEXTS, *_ARRAYS)}
     vectors = held["vectors"]
     odd = next((each for each in vectors if each.shape[1] != vectors[0].shape[1]), None)
@@ -173,7 +173,7 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
 
 
 def odd_lengths(vectors: Floats | Singles) -> Ints:
-    """The rows of vectors that are not finite, or whose length no computation can hold."""
+    """Return the rows with vectors that are not finite, or whose length cannot be computed with."""
     wide = np.asarray(vectors, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
@@ -182,7 +182,7 @@ def odd_lengths(vectors: Floats | Singles) -> Ints:
 
 
 def odd_vector(place: str, vector: Floats) -> str:
-    """What is wrong with such a vector. place: what messages call it."""
+    """Return what is wrong with such a vector; `place` is its name in messages."""
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
         return f"{place}, column {wrong[0] + 1} is {vector[wrong[0]]}; every number must be finite. Make it anew."
@@ -193,16 +193,16 @@ def odd_vector(place: str, vector: Floats) -> str:
 
 
 def read_queries(path: PathLike, *, text: str | None = None) -> QueryTable:
-    """Read a `queries.jsonl` file; `text` is its content, where it has been read."""
+    """Read a `queries.jsonl` file, or its content `text` if it has been read already."""
     found = read_text(Path(path)) if text is None else text
     return _table(path, enumerate(found.split("\n"), start=1))
 
 
 def read_queries_of(path: PathLike, ids: tuple[str, ...], *, first: int = 0) -> QueryTable:
-    """The file's data of some queries.
+    """Read the file's data of some queries.
 
-    They are looked for after its first `first` lines, where `write_queries` leaves the queries of one shard, so that a
-    long file need not be parsed for a few of them; if they are not there, in all of it.
+    They are expected after its first `first` lines, where `write_queries` puts the queries of one shard, so that a long
+    file need not be parsed for a few of them; otherwise the whole file is searched.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="\n") as file:
@@ -210,7 +210,7 @@ def read_queries_of(path: PathLike, ids: tuple[str, ...], *, first: int = 0) -> 
         if table.ids == ids:
             return table
     except (DataError, OSError, UnicodeDecodeError):
-        pass  # reading all of it reports what is wrong, and where
+        pass  # reading the whole file reports what is wrong, and where
     return read_queries(path).select(ids)
 
 
@@ -241,7 +241,7 @@ def _table(path: PathLike, numbered: Iterable[tuple[int, str]]) -> QueryTable:
 
 
 def write_queries(path: PathLike, table: QueryTable) -> None:
-    """Write a table so that `read_queries` gives it back."""
+    """Write a table that `read_queries` can read."""
     with atomic_text(Path(path)) as out:
         for row, query_id in enumerate(table.ids):
             record: JsonObject = {"_id": query_id}
@@ -256,7 +256,7 @@ def write_queries(path: PathLike, table: QueryTable) -> None:
 
 
 def json_line(record: Mapping[str, Json]) -> str:
-    """One line of JSON; half a surrogate pair, which UTF-8 cannot hold, stays an escape."""
+    """Return a record as one line of JSON; a lone surrogate, which UTF-8 cannot hold, stays escaped."""
     line = json.dumps(record, ensure_ascii=False)
     try:
         line.encode()
@@ -266,7 +266,7 @@ def json_line(record: Mapping[str, Json]) -> str:
 
 
 def read_record(line: str, where: str, *, example: str) -> JsonObject:
-    """One line of JSON with an `_id`."""
+    """Parse one line of JSON with an `_id`."""
     expected = f'an object with an "_id", for example {example}'
     record = read_object(line, where, expected)
     if type(record.get("_id")) not in (str, int):
@@ -279,7 +279,7 @@ def read_record(line: str, where: str, *, example: str) -> JsonObject:
 
 
 def read_object(line: str, where: str, expected: str) -> JsonObject:
-    """One line of JSON that is an object; `where` and `expected` are for messages."""
+    """Parse one line of JSON that is an object; `where` and `expected` are for messages."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -296,7 +296,7 @@ def read_object(line: str, where: str, expected: str) -> JsonObject:
 def _strings(
     path: str, lines: Sequence[tuple[int, JsonObject]], key: str, *, numbers: bool = False
 ) -> tuple[str | None, ...] | None:
-    """The texts under a key; None where no query has one. numbers: whether whole numbers are read as texts too."""
+    """Return the texts under a key, or None if no query has one; `numbers` accepts whole numbers as texts."""
     values: list[str | None] = []
     for number, record in lines:
         value = record.get(key)
@@ -333,7 +333,7 @@ def _columns(path: str, lines: Sequence[tuple[int, JsonObject]]) -> tuple[tuple[
 
 
 def _vectors(path: str, lines: Sequence[tuple[int, JsonObject]]) -> Floats | None:
-    """The vector of every query; None where none has one."""
+    """Return the vector of every query, or None if none has one."""
     if not any("vector" in record for _, record in lines):
         return None
     rows: list[list[float]] = []

@@ -1,4 +1,4 @@
-"""What a reader of feature files is. Those that there are stand in `readers.py`."""
+"""The interface of readers of feature files. The readers themselves are in `readers.py`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from querywise.data.parquet.tables import LogColumns
 from querywise.data.rows import Missing
 from querywise.errors import DataError
 
-Files = list[tuple[Path, Callable[[], Judged]]]  # each with a way to read it
+Files = list[tuple[Path, Callable[[], Judged]]]  # each with a function that reads it
 
 
 @dataclass(frozen=True)
 class Options:
-    """How files are read.
+    """Options for reading files.
 
-    features: their number, where files leave out the last ones. missing: whether values may be missing. columns: of a
-    Parquet log. names: the folder with the names of the features; None is that of the first file.
+    Attributes:
+        features: the number of features, if files lack the last ones.
+        missing: whether values may be missing.
+        columns: the columns of a Parquet log.
+        names: the folder with the names of the features; None means that of the first file.
     """
 
     features: int | None = None
@@ -33,14 +36,15 @@ class Options:
 class Reader:
     """A kind of feature files.
 
-    name: what messages call it.
-    sniff: whether a path is of this kind; the first reader that says so reads it.
-    read: paths of this kind as one judged set, without the query data beside them; `one_by_one` makes it of a function
-    that reads one path.
-    files: the files of a path, which `querywise convert` reads one at a time; None where a path is one file.
-    may_lack: whether the values of a feature can be missing.
-    own_queries: whether it holds query data itself, so that none is looked for beside it.
-    width: the number of features of a file, where files of one set can have different ones.
+    Attributes:
+        name: its name in messages.
+        sniff: returns whether a path is of this kind; the first reader that recognizes a path reads it.
+        read: reads paths of this kind as one judged set, without the query data beside them; `one_by_one` makes it from
+            a function that reads one path.
+        files: returns the files of a path, which `querywise convert` reads one at a time; None if a path is one file.
+        may_lack: whether feature values can be missing.
+        own_queries: whether it includes query data, so that side files are ignored.
+        width: returns the number of features of a file, if files of one set can differ.
     """
 
     name: str
@@ -52,7 +56,7 @@ class Reader:
     width: Callable[[Path], int] | None = None
 
     def read_together(self, paths: Sequence[Path], options: Options) -> Judged:
-        """Paths of this kind as one judged set with as many features as the options say."""
+        """Read paths of this kind as one judged set with as many features as the options say."""
         judged = self.read(paths, options)
         if options.features is None:
             return judged
@@ -64,14 +68,14 @@ class Reader:
         return judged.widened(options.features)
 
     def parts(self, path: Path, options: Options) -> Files:
-        """The files of a path, to be read one at a time."""
+        """Return the files of a path, to be read one at a time."""
         if self.files is not None:
             return self.files(path, options)
         return [(path, partial(self.read_together, [path], options))]
 
 
 def one_by_one(read: Callable[[Path, Options], Judged]) -> Callable[[Sequence[Path], Options], Judged]:
-    """What reads several paths, of what reads one."""
+    """Return a function that reads several paths, given one that reads a single path."""
 
     def read_all(paths: Sequence[Path], options: Options) -> Judged:
         sets = [read(path, options) for path in paths]

@@ -1,4 +1,4 @@
-"""Kinds of feature files: how a path of each is recognized, and how it is read. A new kind is a line in `READERS`."""
+"""Kinds of feature files: how each is recognized and read. To add a kind, add a line to `READERS`."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _is_log(path: Path) -> bool:
 
 
 LETOR = Reader("LETOR text", lambda path: not path.is_dir(), _read_letor, width=letor_width)
-TEXT = replace(LETOR, name="a text collection", sniff=_is_text, may_lack=True)  # `retrieval/reading.py` reads it
-FOLDER = replace(LETOR, name="a folder", sniff=Path.is_dir)  # of folds, or of something else
+TEXT = replace(LETOR, name="a text collection", sniff=_is_text, may_lack=True)  # read by `retrieval/reading.py`
+FOLDER = replace(LETOR, name="a folder", sniff=Path.is_dir)  # a folder of folds, or something else
 READERS = (  # the first that recognizes a path reads it
     Reader(
         "shards", is_sharded, one_by_one(_read_shards), lambda path, _: open_shards(path).pieces(), own_queries=True
@@ -81,12 +81,12 @@ READERS = (  # the first that recognizes a path reads it
 
 
 def reader_of(path: Path) -> Reader:
-    """What reads a path; a missing one counts as LETOR text, whose reader reports it."""
+    """Return the reader of a path; a missing path counts as LETOR text, whose reader reports it."""
     return next(reader for reader in READERS if reader.sniff(path))
 
 
 def folder_of(path: Path) -> Path:
-    """The folder in which the side files of a path are."""
+    """Return the folder of a path's side files."""
     return path if path.is_dir() else path.parent
 
 
@@ -97,9 +97,9 @@ def read_features(
     queries: PathLike | None = None,
     missing: Missing = "refused",
 ) -> Judged:
-    """Feature files of one kind as one judged set, with the side files of the first.
+    """Read feature files of one kind as one judged set, with the side files of the first.
 
-    missing: whether features of a log may be missing; LETOR files and shards hold numbers alone.
+    `missing` says whether features of a log may be missing; in LETOR files and shards they cannot be.
     """
     paths = paths_of(data)
     if not paths:
@@ -123,7 +123,7 @@ def open_features(
     queries: PathLike | None = None,
     missing: Missing = "refused",
 ) -> Training:
-    """One set of shards as it is, to be read part by part; anything else as one judged set in memory."""
+    """Return a single set of shards unread, to be loaded part by part; read anything else as one judged set."""
     paths = paths_of(data)
     as_it_is = len(paths) == 1 and is_sharded(paths[0]) and features is None and queries is None
     if as_it_is:
@@ -132,7 +132,7 @@ def open_features(
 
 
 def check_may_lack(data: PathLike | Sequence[PathLike], missing: Missing) -> None:
-    """Refuse a model's policy for missing values on training data that cannot have them; a missing file is not ours."""
+    """Raise DataError if a model has a policy for missing values but the data cannot have any; skip missing files."""
     for path in paths_of(data) if missing == "allowed" else []:
         reader = reader_of(path)
         if not reader.may_lack and path.exists():

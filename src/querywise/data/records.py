@@ -18,22 +18,22 @@ from querywise.runtime.values import Json, JsonObject
 
 CORPUS = ("corpus.jsonl", "corpus.parquet", "corpus.csv", "corpus.tsv")
 Rows: TypeAlias = "Table | Iterable[Mapping[str, Json]]"  # a data frame, or dictionaries
-Records = Iterator[tuple[str, JsonObject]]  # each with its place for messages
+Records = Iterator[tuple[str, JsonObject]]  # each with its location for messages
 EXAMPLE = '{"_id": "D7", "title": "jaguar", "text": "a large cat"}'
-_IDS = ("_id", "id", "docid", "document_id")  # of tables; the first that is there
-_SNIFFED = 1_000  # records that tell whether a collection has fields
+_IDS = ("_id", "id", "docid", "document_id")  # id columns of tables; the first one present counts
+_SNIFFED = 1_000  # records that are checked for fields
 _LONGEST = 2**27  # of a cell, in characters
 
 
 def corpus_in(root: Path) -> Path | None:
-    """The file with the documents of a folder, or the file itself."""
+    """Return the file with the documents of a folder, or the file itself."""
     if root.is_dir():
         return next((root / name for name in CORPUS if (root / name).is_file()), None)
     return root if root.is_file() else None
 
 
 def records_of(corpus: Path) -> Records:
-    """The records of a file, one at a time."""
+    """Yield the records of a file, one at a time."""
     if corpus.suffix == ".parquet":
         yield from _numbered(_parquet(corpus), corpus)
     elif corpus.suffix in (".csv", ".tsv"):
@@ -44,7 +44,7 @@ def records_of(corpus: Path) -> Records:
 
 
 def text_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of a text file that are not empty, each with its place for messages."""
+    """Yield the non-blank lines of a text file, each with its location for messages."""
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -60,8 +60,8 @@ def text_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def given_records(documents: Rows) -> list[tuple[str, JsonObject]]:
-    """Records from dictionaries or from a data frame, each with its row for messages."""
-    known: Any = documents  # a frame or not
+    """Return records from dictionaries or from a data frame, each with its row for messages."""
+    known: Any = documents  # a data frame or not
     rows = rows_of_table(known) if is_table(known) else known
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise DataError(f"expected dictionaries or a data frame with a row each; found {type(documents).__name__}.")
@@ -69,16 +69,16 @@ def given_records(documents: Rows) -> list[tuple[str, JsonObject]]:
 
 
 def fields_of(corpus: Path) -> Fields | None:
-    """What the fields of a file's documents are taken for; None where it has a title, a text and columns alone.
+    """Return the fields of a file's documents; None if they have only title, text and columns.
 
-    `fields.toml` beside it says so; without one all documents are looked at, and kinds are suggested.
+    They come from `fields.toml` beside the file, or else are inferred from all documents.
     """
     beside = corpus.with_name(FILE)
     if beside.is_file():
         return read_fields(beside)
     try:
         found = any(has_fields(record) for _, record in islice(records_of(corpus), _SNIFFED))
-    except DataError:  # said when documents are read
+    except DataError:  # reported when documents are read
         return None
     if not found:
         return None
@@ -86,13 +86,13 @@ def fields_of(corpus: Path) -> Fields | None:
 
 
 def fields_of_records(records: Iterable[tuple[str, JsonObject]]) -> Fields | None:
-    """The same of records in memory."""
+    """Return the fields of records in memory, or None."""
     known = list(records)
     return find_fields(known).suggested if any(has_fields(record) for _, record in known) else None
 
 
 def _numbered(rows: Iterable[tuple[str, Any]], corpus: Path | None) -> Records:
-    """Rows as records with an `_id`."""
+    """Yield rows as records with an `_id`."""
     for place, row in rows:
         where = place if corpus is None else f"{corpus}: {place}"
         if not isinstance(row, Mapping):
@@ -110,7 +110,7 @@ def _numbered(rows: Iterable[tuple[str, Any]], corpus: Path | None) -> Records:
 
 
 def _plain(value: Any) -> Json:
-    """A value of a table as JSON would hold it; NaN, which tables have where nothing is known, is null."""
+    """Return a table's value as JSON; NaN, which tables use for missing values, becomes null."""
     if isinstance(value, (str, bool, int, type(None))):
         return value
     if isinstance(value, float):
@@ -121,7 +121,7 @@ def _plain(value: Any) -> Json:
         return _plain(value.tolist())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(each) for each in value]
-    if hasattr(value, "isoformat"):  # dates; one that is not a time has no text
+    if hasattr(value, "isoformat"):  # dates; NaT has no text
         return str(value.isoformat()) if value == value else None
     try:
         return _plain(float(value))
@@ -130,7 +130,7 @@ def _plain(value: Any) -> Json:
 
 
 def _cells(corpus: Path) -> Iterator[tuple[str, JsonObject]]:
-    """The rows of a CSV or TSV file with a heading; an empty cell is missing."""
+    """Yield the rows of a CSV or TSV file with a heading; an empty cell is missing."""
     csv.field_size_limit(_LONGEST)
     try:
         with corpus.open(encoding="utf-8-sig", newline="") as file:

@@ -1,7 +1,7 @@
 """Rows, labels and columns as arrays: the rows of queries, their pairs, and checks.
 
-Missing values are NaN among the features, where a reader was asked to allow it. A ranker handles them if its policy is
-to (`missing_policy`); any other refuses them before it computes anything.
+Missing features are NaN, if the reader was told to allow them. A ranker handles them if it has a policy for them
+(`missing_policy`); any other raises DataError before it computes anything.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ ALLOW = (
     "line the setting does both."
 )
 
-_MANY = 10_000_000  # numbers from which on waiting for threads pays
+_MANY = 10_000_000  # size from which threads pay off
 LARGEST = 1e120  # the largest number that rankers compute with: its square, and sums of many such, are finite
 
 
 def reading_for(policy: Json) -> Missing:
-    """Whether a model of this policy takes missing values; a policy may be the value of a setting."""
+    """Return whether a model with this policy accepts missing values; the policy may be the value of a setting."""
     return "allowed" if policy in (MEAN, NATIVE) else "refused"
 
 
 def check_missing(missing: str) -> None:
-    """Refuse an argument `missing` of a reader that nobody knows."""
+    """Raise DataError for an unknown value of a reader's argument `missing`."""
     if missing not in ("refused", "allowed"):
         raise DataError(
             f"missing={missing!r}: expected 'refused' or 'allowed'. What a model puts in their place is its policy: "
@@ -50,7 +50,7 @@ def check_missing(missing: str) -> None:
 
 
 def require_whole(features: Floats, names: tuple[str, ...] | None) -> None:
-    """Refuse missing values, with what there is to choose from."""
+    """Raise DataError for missing values, listing the alternatives."""
     counts = np.isnan(features).sum(axis=0)
     having = np.flatnonzero(counts)
     if not len(having):
@@ -65,7 +65,7 @@ def require_whole(features: Floats, names: tuple[str, ...] | None) -> None:
 
 
 def count_pairs(labels: Ints, starts: Ints) -> Ints:
-    """Pairs (a, b) with label a above label b in each query: all pairs less the tied ones.
+    """Return the number of pairs (a, b) with label a above label b in each query: all pairs minus the tied ones.
 
     >>> count_pairs(np.array([2, 0, 1, 0, 0]), np.array([0, 3, 5]))
     array([3, 0])
@@ -83,7 +83,7 @@ def count_pairs(labels: Ints, starts: Ints) -> Ints:
 
 
 def require_preferences(pairs: Ints) -> None:
-    """Refuse queries of which none has a pair to learn from."""
+    """Raise DataError if no query has a pair to learn from."""
     if not np.any(pairs):
         raise DataError(
             f"None of the {len(pairs)} queries has two documents with different labels, so there is no preference "
@@ -92,7 +92,7 @@ def require_preferences(pairs: Ints) -> None:
 
 
 def rows_of(starts: Ints, queries: Ints) -> Ints:
-    """The numbers of the rows of some queries, query after query."""
+    """Return the row indices of some queries, query by query."""
     if len(queries) and not 0 <= queries.min() <= queries.max() < len(starts) - 1:
         raise DataError(
             f"Queries are numbered 0 to {len(starts) - 2}; {queries.min()} to {queries.max()} were asked for."
@@ -104,7 +104,7 @@ def rows_of(starts: Ints, queries: Ints) -> Ints:
 
 
 def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> int:
-    """The number, from 0, of a feature among so many, given by that or by its name."""
+    """Return the column index of a feature, given its index or its name."""
     if isinstance(feature, str):
         if names is None or feature not in names:
             known = "the features have no names; give its number" if names is None else f"there are {', '.join(names)}"
@@ -119,7 +119,7 @@ def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> 
 
 
 def require_moderate(features: Floats, names: tuple[str, ...] | None) -> None:
-    """Refuse features so large that computing with them could overflow."""
+    """Raise DataError for features so large that computations could overflow."""
     beyond = np.argwhere(np.abs(features) > LARGEST)
     if len(beyond):
         row, column = beyond[0]
@@ -131,7 +131,7 @@ def require_moderate(features: Floats, names: tuple[str, ...] | None) -> None:
 
 
 def refuse_masked(values: ArrayLike, what: str) -> None:
-    """Refuse a masked array in which something is masked: its numbers below the mask mean nothing."""
+    """Raise DataError for a masked array with masked values, since the numbers behind the mask mean nothing."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         place = np.argwhere(np.ma.getmaskarray(values))[0] + 1
         where = f"Row {place[0]}" + (f", column {place[1]}" if len(place) > 1 else "")
@@ -139,7 +139,10 @@ def refuse_masked(values: ArrayLike, what: str) -> None:
 
 
 def as_labels(values: ArrayLike) -> Ints:
-    """Relevance labels as integers; a fraction, a negative number or NaN is named with its row."""
+    """Return relevance labels as integers.
+
+    Raise DataError, naming the row, for a fraction, a negative number or NaN.
+    """
     refuse_masked(values, "the labels")
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "biuf":
@@ -157,15 +160,15 @@ def as_labels(values: ArrayLike) -> Ints:
 def checked_matrix(
     values: Floats, what: str, names: tuple[str, ...] | None = None, missing: Missing = "refused"
 ) -> tuple[Floats, bool]:
-    """A table of finite numbers, frozen, where `missing` values may be allowed; and whether all surely are moderate.
+    """Return a frozen table of finite numbers, and whether all of them are known to be moderate.
 
-    Anything else is named with its row and column.
+    `missing` may allow NaN. Anything else raises DataError with its row and column.
     """
     refuse_masked(values, what)
     matrix = np.ascontiguousarray(values, dtype=np.float64)
     if matrix.ndim != 2:
         raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")
-    moderate = is_moderate(matrix)  # one cheap pass before the exact one
+    moderate = is_moderate(matrix)  # a cheap test before the exact one
     wrong = None if moderate else np.isinf(matrix) if missing == "allowed" else ~np.isfinite(matrix)
     if wrong is not None and wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -179,9 +182,10 @@ def checked_matrix(
 
 
 def is_moderate(matrix: Floats) -> bool:
-    """Whether all numbers surely are moderate: none is larger than the root of the sum of their squares."""
+    """Return whether all numbers are certainly moderate: none exceeds the root of the sum of squares."""
     numbers, square = matrix.ravel(), 0.0
-    # In pieces that BLAS adds up by itself: a query's few numbers may wait for its threads a hundred times as long.
+    # In pieces that BLAS processes without threads: for one query's few numbers, waiting for threads can take a hundred
+    # times as long.
     size = FEW_FOR_BLAS if len(numbers) < _MANY else len(numbers)
     for first in range(0, len(numbers), size):
         piece = numbers[first : first + size]
@@ -190,30 +194,30 @@ def is_moderate(matrix: Floats) -> bool:
 
 
 def query_numbers(queries: Ints | Sequence[int]) -> Ints:
-    """Query numbers, from numbers or from a mask."""
+    """Return query indices, given indices or a mask."""
     chosen = np.asarray(queries)
     return np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
 
 
 def pick(values: tuple[str, ...] | None, rows: Ints) -> tuple[str, ...] | None:
-    """The texts of some rows, where rows have one."""
+    """Return the texts of some rows, if rows have texts."""
     return None if values is None else tuple(values[row] for row in rows)
 
 
 def refuse_repeated(ids: tuple[str, ...]) -> None:
-    """Refuse query ids of which two are the same."""
+    """Raise DataError if two query ids are the same."""
     if len(set(ids)) != len(ids):
         raise DataError(f"Query {first_repeated(ids)!r} appears twice; every query needs an id of its own.")
 
 
 def join_known(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    """Several tuples as one; None where one of them is not known."""
+    """Join several tuples; None if one of them is None."""
     known = [part for part in parts if part is not None]
     return tuple(value for part in known for value in part) if len(known) == len(parts) else None
 
 
 def first_repeated(names: Iterable[str]) -> str | None:
-    """The first name that was there before; None if all are different."""
+    """Return the first name that occurred before, or None if all are distinct."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -223,7 +227,7 @@ def first_repeated(names: Iterable[str]) -> str | None:
 
 
 def is_missing(value: _Value) -> bool:
-    """Whether it stands for no value: None, NaN, and pandas' NA, which has no truth value."""
+    """Return whether a value is missing: None, NaN, or pandas' NA, which has no truth value."""
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""First-stage runs: the list of one system, and the two features that candidates have of it.
+"""First-stage runs: the ranked lists of one system, and the two features that candidates get from them.
 
-A run called NAME has the columns `run.NAME.score` (the raw score, 0 where the run did not find the document) and
-`run.NAME.reciprocal_rank` (1 / rank in the run's own list, 0 where the run did not find the document).
+A run called NAME has the columns `run.NAME.score` (the raw score, 0 if the run did not find the document) and
+`run.NAME.reciprocal_rank` (1 / rank in the run's own list, 0 if the run did not find the document).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from querywise.display.words import counted
 from querywise.runtime.arrays import Floats
 
-_ROUNDING = 1e-9  # how far two sums of the same terms may be apart
+_ROUNDING = 1e-9  # how far two sums of the same terms may differ
 _PREFIX, _SCORE, _RECIPROCAL_RANK = "run.", ".score", ".reciprocal_rank"
 
 
@@ -24,7 +24,7 @@ _PREFIX, _SCORE, _RECIPROCAL_RANK = "run.", ".score", ".reciprocal_rank"
 class Run:
     """The run of one system: query → document → score, the higher the better.
 
-    feature: the column of candidates that holds its scores, where one does.
+    `feature` is the column of candidates that holds its scores, if any.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Run:
 
 
 class RunColumns(NamedTuple):
-    """One run's name and the numbers, from 0, of its two columns."""
+    """A run's name and the indices of its two columns."""
 
     name: str
     score: int
@@ -45,7 +45,7 @@ class RunColumns(NamedTuple):
 
 
 def run_feature_names(runs: Sequence[str]) -> tuple[str, ...]:
-    """The names of the columns of some runs, in order.
+    """Return the column names of some runs, in order.
 
     >>> run_feature_names(["bm25"])
     ('run.bm25.score', 'run.bm25.reciprocal_rank')
@@ -54,7 +54,7 @@ def run_feature_names(runs: Sequence[str]) -> tuple[str, ...]:
 
 
 def run_columns(feature_names: Sequence[str] | None) -> list[RunColumns]:
-    """The runs that features tell of, in the order of their score columns. A run with one of its columns is none.
+    """Return the runs that the features come from, in the order of their score columns; both columns must be present.
 
     >>> run_columns(["length", "run.bm25.score", "run.bm25.reciprocal_rank"])
     [RunColumns(name='bm25', score=1, reciprocal_rank=2)]
@@ -62,7 +62,7 @@ def run_columns(feature_names: Sequence[str] | None) -> list[RunColumns]:
     return list(_found(tuple(feature_names or ())))
 
 
-@lru_cache(64)  # a service asks for each request
+@lru_cache(64)  # a service calls this for each request
 def _found(feature_names: tuple[str, ...]) -> tuple[RunColumns, ...]:
     places = {name: place for place, name in enumerate(feature_names)}
     found = []
@@ -76,10 +76,10 @@ def _found(feature_names: tuple[str, ...]) -> tuple[RunColumns, ...]:
 
 
 def run_ranked_by(feature: str, features: Floats, feature_names: Sequence[str] | None) -> str | None:
-    """The run whose order a feature has, by the columns that tell of runs.
+    """Return the run that orders documents like a feature, according to the run columns.
 
-    The feature is one of the run's own columns, or it is the run's score, up to rounding, wherever the run found a
-    document.
+    The feature is one of the run's own columns, or equals the run's score, up to rounding, for all documents in the
+    run.
 
     >>> names = ["bm25 of all fields", "run.bm25.score", "run.bm25.reciprocal_rank"]
     >>> run_ranked_by("bm25 of all fields", np.array([[7.0, 7.0, 1.0], [2.0, 0.0, 0.0]]), names)

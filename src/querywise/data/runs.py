@@ -1,7 +1,7 @@
-"""TREC runs → Candidates: every query's documents of all runs together, a feature per run.
+"""TREC runs → Candidates: each query's documents from all runs, with a feature per run.
 
-A document that a run does not have gets 0 there; its own documents are above 0, in the run's order. The score decides,
-as in trec_eval; the rank in the file is not read.
+A document missing from a run gets 0 there; the run's own documents are above 0, in its order. The score decides, as in
+trec_eval; the rank in the file is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FORM = "'query Q0 document rank score tag'"
 
 
 def read_run(path: PathLike, name: str | None = None) -> Run:
-    """A TREC run, called by its file's name without the ending unless it is given one."""
+    """Read a TREC run, named by its file's stem unless a name is given."""
     scores: dict[str, dict[str, float]] = {}
     lines: dict[tuple[str, str], int] = {}
     for number, line in lines_of(read_packed_text(Path(path))):
@@ -54,7 +54,7 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
 
 
 def write_list(path: PathLike, run: Run) -> None:
-    """A run as a TREC file, its documents in the order in which it has them, scores exact to the last bit."""
+    """Write a run as a TREC file, its documents in the run's order, scores exact to the last bit."""
     with atomic_text(Path(path)) as out:
         for query, own in run.scores.items():
             for rank, (document, score) in enumerate(own.items(), start=1):
@@ -62,24 +62,24 @@ def write_list(path: PathLike, run: Run) -> None:
 
 
 def name_of(path: Path) -> str:
-    """What a run is called: its file without the ending."""
+    """Return the name of a run: its file name without the extension."""
     return path.with_suffix("").stem if path.suffix in (".gz", ".xz") else path.stem
 
 
 def read_runs(paths: Sequence[Path], names: Sequence[str] | None = None) -> list[Run]:
-    """Several runs, each with a name of its own."""
+    """Read several runs, each with a distinct name."""
     if names is not None and len(names) != len(paths):
         raise DataError(f"There are {len(paths)} runs but {len(names)} names ({', '.join(names)}); one each is needed.")
     return [read_run(path, names[number] if names else None) for number, path in enumerate(paths)]
 
 
 def is_run(path: Path) -> bool:
-    """Whether a file is a TREC run, by its first line."""
+    """Return whether a file is a TREC run, by its first line."""
     return len(first_words(path)) == 6
 
 
 def in_judged(run: Run, grades: Grades) -> Judged:
-    """The documents of a run for the judged queries, as candidates without features."""
+    """Return the documents of a run for the judged queries, as candidates without features."""
     lists = [list(run.scores.get(query, {})) for query in grades]
     starts = np.cumsum([0, *map(len, lists)])
     documents = tuple(document for each in lists for document in each)
@@ -87,7 +87,7 @@ def in_judged(run: Run, grades: Grades) -> Judged:
 
 
 def runs_in(data: Judged) -> list[Run]:
-    """The first-stage runs that the columns of candidates tell of: the documents that each found, best first."""
+    """Return the first-stage runs in the columns of candidates: the documents that each found, best first."""
     candidates, found = data.candidates, []
     for run in run_columns(candidates.feature_names):
         ranks, scores = candidates.features[:, run.reciprocal_rank], candidates.features[:, run.score]
@@ -101,7 +101,7 @@ def runs_in(data: Judged) -> list[Run]:
 
 
 def scores_in(run: Run, candidates: Candidates) -> Floats:
-    """A run's scores of candidates; those it does not have come last."""
+    """Return a run's scores of candidates; documents missing from the run come last."""
     if candidates.document_ids is None:
         raise DataError(f"The candidates have no document ids, so the run {run.name} cannot be matched with them.")
     if not any(query in run.scores for query in candidates.query_ids):
@@ -119,11 +119,11 @@ def scores_in(run: Run, candidates: Candidates) -> Floats:
 
 
 def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
-    """Every query's documents of all runs, by id, with a feature per run: its score normalised within query and run.
+    """Return each query's documents from all runs, by id, with a feature per run: its normalized score.
 
-    minmax: from 1/n for the worst of n documents to 1 for the best, as if the documents it lacks came one even step
-    below. zscore: in standard deviations above that step. rank: (n + 1 − rank)/n, tied documents sharing their mean
-    rank. none: as it stands, which must be above 0.
+    `normalise` is one of: minmax, from 1/n for the worst of n documents to 1 for the best, as if missing documents came
+    one even step below; zscore, in standard deviations above that step; rank, (n + 1 − rank)/n, with tied documents
+    sharing their mean rank; none, the raw score, which must be positive.
 
     >>> runs = [Run("a", {"q": {"D1": 9.0, "D2": 5.0}}), Run("b", {"q": {"D2": -1.0}})]
     >>> join_runs(runs).features.tolist()
@@ -142,10 +142,10 @@ def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
 
 
 def tabulate_runs(runs: Sequence[Run]) -> Candidates:
-    """Every query's documents of all runs, by id, with two features per run: its raw score, and 1 / rank in its list.
+    """Return each query's documents from all runs, by id, with raw score and reciprocal rank in each run as features.
 
-    Both are 0 where the run does not have the document. Tied documents share their mean rank. These are what rankers
-    that weigh runs are fitted on.
+    Both are 0 if the run lacks the document. Tied documents share their mean rank. Rankers that weigh runs are fitted
+    on these features.
 
     >>> runs = [Run("a", {"q": {"D1": 9.0, "D2": 5.0}}), Run("b", {"q": {"D2": -1.0}})]
     >>> tabulate_runs(runs).features.tolist()
@@ -160,7 +160,7 @@ def tabulate_runs(runs: Sequence[Run]) -> Candidates:
 
 
 def _joined(runs: Sequence[Run], fill: Callable[[Floats], Floats], names: tuple[str, ...]) -> Candidates:
-    """The documents of all runs, with features that `fill` makes of the scores of one query in one run."""
+    """Return the documents of all runs, with features that `fill` computes from the scores of one query in one run."""
     queries = sorted({query for run in runs for query in run.scores}, key=lambda each: (len(each), each))  # 2 before 10
     documents = [sorted({each for run in runs for each in run.scores.get(query, ())}) for query in queries]
     starts, width = np.cumsum([0, *map(len, documents)]), len(names) // len(runs)
@@ -182,9 +182,9 @@ def _joined(runs: Sequence[Run], fill: Callable[[Floats], Floats], names: tuple[
 
 
 def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judged, Coverage]:
-    """The queries that have a judgement, with their grades, and how much of the judgements the runs cover.
+    """Return the queries that have judgments, with their grades, and the runs' coverage of the judgments.
 
-    A judged query that is in no run stays in, without candidates. An unjudged document has grade 0 and is marked so in
+    A judged query that is in no run stays in, without candidates. An unjudged document has grade 0 and is marked in
     `Judged.judged`.
     """
     grades = grades_of(judgements)
@@ -219,7 +219,7 @@ def _check(runs: Sequence[Run]) -> None:
 
 
 def check_positive(runs: Sequence[Run]) -> None:
-    """Refuse a score that a missing document's 0 would not be below."""
+    """Raise DataError for a score that is not above 0, the score of a missing document."""
     for run in runs:
         for query, found in run.scores.items():
             for document, score in found.items():

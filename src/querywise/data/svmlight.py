@@ -1,8 +1,8 @@
 """The compiled parser of LETOR / SVMlight lines: `label qid:id column:value … # comment`.
 
-Two passes over the bytes: `survey` finds how large the table is, `parse` fills it. The few numbers that need more than
-compiled arithmetic are listed for the caller, which reads them by Python. The text ends with a newline, at which every
-loop stops. There are few functions here, since each takes a while to compile before the first file is read.
+It makes two passes over the bytes: `survey` finds the size of the table, `parse` fills it. The few numbers that need
+more than compiled arithmetic are listed for the caller, which reads them in Python. The text ends with a newline, at
+which every loop stops. There are few functions here, since each takes a while to compile before the first file is read.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from querywise.runtime.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 
-# What `parse` found; the caller words the message.
+# The states that `parse` returns; the caller words the message.
 DONE, LIST_FULL, BAD_LABEL, NO_QID, BAD_COLUMN, REPEATED_COLUMN, BAD_VALUE = range(7)
 
-# What a byte is: part of a token, a space between tokens, or what ends them.
+# The role of a byte: part of a token, a space between tokens, or the end of the tokens.
 _TOKEN, _SPACE, _END = range(3)
 _KINDS = np.full(256, _TOKEN)
 _KINDS[[9, 13, 32]], _KINDS[[10, 35]] = _SPACE, _END
@@ -37,14 +37,14 @@ def _past_space(text: Bytes, i: int) -> int:
 
 @compiled
 def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
-    """How many rows the lines of `text[begin:end]` hold, and the largest column number."""
+    """Return the number of rows in `text[begin:end]`, and the largest column number."""
     rows, largest, i = 0, 0, begin
     while i < end:
         i = _past_space(text, i)
         if _KINDS[text[i]] == _TOKEN:
             rows += 1
         while _KINDS[text[i]] == _TOKEN:
-            # A column number is the digits a token begins with; a query id may hold colons of its own.
+            # A column number consists of a token's leading digits; a query id may itself contain colons.
             number, i = read_whole(text, i)
             if text[i] == 58 and number > largest:
                 largest = number
@@ -59,7 +59,10 @@ def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _read_head(text: Bytes, i: int) -> tuple[int, int | np.int64, int, int]:
-    """A row's label and query id: DONE, the label, where the id begins and ends; or what is wrong, and where twice."""
+    """Read a row's label and query id: return DONE, the label, and the id's start and end.
+
+    Or an error and its position twice.
+    """
     label, after, state = read_number(text, i)
     if state != EXACT or _KINDS[text[after]] == _TOKEN or label < 0 or label != math.floor(label) or label > 2**53:
         return BAD_LABEL, 0, i, i
@@ -88,11 +91,10 @@ def parse(
 ) -> tuple[int, int, int, int]:
     """Fill the table from `text[begin:end]`, starting at `row`.
 
-    `spans` receives, for every row, begin and end of its query id and of its comment; `begins`, whether it carries
-    another query id than the row before it, which is not looked at for the first one. `seen` has a number for every
-    column: the last row with a value in it, counted from 1. `hard` receives row, column and position of the numbers
-    left to Python. Returns the state, the position it concerns, the next row, and how many numbers are in `hard`; after
-    LIST_FULL call again from there.
+    `spans` receives, for every row, start and end of its query id and of its comment; `begins`, whether its query id
+    differs from that of the row before (undefined for the first row). `seen` holds for every column the last row with a
+    value in it, counted from 1. `hard` receives row, column and position of the numbers left to Python. Returns the
+    state, its position, the next row, and how many numbers are in `hard`; after LIST_FULL call again from there.
     """
     hard_count, i, other, other_end, width = 0, begin, begin, begin, features.shape[1]
     while i < end:

@@ -1,4 +1,4 @@
-"""Judged sets made from a seed: for the demonstration, the benchmarks and experiments."""
+"""Judged sets generated from a seed, for the demonstration, the benchmarks and experiments."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from querywise.data.query_table import QueryTable
 def make_judged(
     queries: int, documents: int, features: int, *, kinds: int = 1, noise: float = 1.0, grades: int = 3, seed: int = 0
 ) -> Judged:
-    """Queries of several kinds, each kind with its own linear relevance function: a small world to try things in.
+    """Generate queries of several kinds, each kind with its own linear relevance function.
 
-    A query's documents cluster around a centre that depends on its kind, so that the kind can be seen in the features
-    but is not one of them. All kinds share half of their relevance function; the other half is their own. Labels are
-    the top documents by it plus noise: a tenth gets the best grade, the next tenth the one below, and so on to 0.
+    A query's documents cluster around a center that depends on its kind, so that the features reveal the kind without
+    containing it. All kinds share half of their relevance function; the other half is their own. Labels are assigned by
+    this function plus noise: the top tenth gets the best grade, the next tenth the one below, and so on to 0.
 
     Args:
         queries: how many; their ids are q1, q2, and so on.
         documents: how many each query has.
         features: how many each document has.
         kinds: how many kinds of queries there are; a query's kind is its class.
-        noise: the standard deviation of what is added to a document's merit, whose own spread is about 1; from 0 up.
-        grades: how many different grades there are, from 0 up to this number less 1.
+        noise: the standard deviation of the noise added to a document's merit, whose own is about 1; non-negative.
+        grades: the number of grades; they run from 0 to this number minus 1.
         seed: the same seed gives the same numbers.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A training set in parts: one in memory, several on disk or over a cluster, all of them whole queries."""
+"""A training set in parts of whole queries: one in memory, several on disk or on a cluster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Shard(Protocol):
     """Some whole queries of a training set, in memory or on disk."""
 
     def load(self) -> Judged:
-        """The part in memory."""
+        """Return the part in memory."""
 
 
 class Training(Learnable, Protocol):
-    """What can be learned from: Judged, which is in memory, and Shards, which are on disk."""
+    """A training set: Judged in memory, or Shards on disk."""
 
     def __len__(self) -> int:
-        """How many queries there are."""
+        """Return the number of queries."""
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -30,41 +30,41 @@ class Training(Learnable, Protocol):
 
     @property
     def pairs(self) -> Ints:
-        """How many preference pairs each query has."""
+        """The number of preference pairs of each query."""
 
     @property
     def feature_count(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """What the columns are called, where that is known."""
+        """The names of the columns, or None."""
 
     @property
     def in_memory(self) -> bool:
-        """Whether all of it is in memory already."""
+        """Whether all of it is already in memory."""
 
     def load(self) -> Judged:
-        """All of it in memory; refused where a budget of memory does not allow it."""
+        """Return the whole set in memory. Raise DataError if the memory budget does not allow it."""
 
     def parts(self) -> Sequence[Shard | Kept]:
-        """What workers are given, and make a Part of before they work on it."""
+        """Return the parts for workers."""
 
     def surveys(self) -> list[Survey]:
-        """The survey of every part, which training needs first."""
+        """Return the summary of every part, which training needs first."""
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
-        """The result of `work` for the candidates of every part, a row per query."""
+        """Return the result of `work` for the candidates of every part, a row per query."""
 
     def has_texts(self) -> bool:
-        """Whether queries have a text."""
+        """Return whether queries have texts."""
 
     def fingerprint(self) -> list[str]:
-        """The identity of the training set: checksums of its documents and of its query data."""
+        """Return checksums of the documents and of the query data, which identify the training set."""
 
 
 class Learns(Protocol):
-    """Whatever learns from judged queries."""
+    """Anything that learns from judged queries."""
 
     def fit(self, data: Judged, /) -> Self:
         """Learn from them."""
@@ -75,14 +75,14 @@ class MayTakeParts(Protocol):
     """A ranker that reports whether it can be fitted part by part; one without this method cannot."""
 
     def takes_parts(self) -> bool:
-        """Whether it can be fitted on shards as they are, without having all of them in memory."""
+        """Return whether it can be fitted on shards without loading all of them into memory."""
 
 
 def takes_parts(ranker: Learns) -> bool:
-    """Whether a ranker can be fitted on shards as they are, without having all of them in memory."""
+    """Return whether a ranker can be fitted on shards without loading all of them into memory."""
     return isinstance(ranker, MayTakeParts) and ranker.takes_parts()
 
 
 def as_taken(ranker: Learns, data: Training) -> Training:
-    """A training set as a ranker takes it: as it is, or all of it in memory."""
+    """Return a training set in the form that a ranker accepts: unchanged, or loaded into memory."""
     return data if takes_parts(ranker) else data.load()

@@ -1,9 +1,9 @@
-"""Vectors of documents and queries, made elsewhere: a table of numbers and the id of every row.
+"""Vectors of documents and queries from other programs: a table of numbers and the id of every row.
 
-A folder holds `documents` and `queries`, and `titles` where documents have a vector of their title too. Each is a
+A folder holds `documents` and `queries`, and `titles` if documents also have vectors of their titles. Each is a
 `.npy` file with the ids beside it (`documents.json`, a list, in order), a `.safetensors` file with one table and ids
 beside it or in its metadata (`ids`), or a `.parquet` file with the columns `_id` and `vector`. Numbers are float16,
-float32 or float64. The first two kinds are mapped into memory and not read at once.
+float32 or float64. The first two kinds are memory-mapped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS = 16_384  # rows at a time
 
 _Kind: TypeAlias = np.dtype[np.float16] | np.dtype[np.float32] | np.dtype[np.float64]
 _KINDS: dict[str, _Kind] = {"F16": np.dtype(np.float16), "F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
-_LONGEST_HEADER = 100_000_000  # bytes, as safetensors itself allows
+_LONGEST_HEADER = 100_000_000  # bytes; the limit of safetensors
 _Table = NDArray[np.float16 | np.float32 | np.float64]
 
 
@@ -40,8 +40,10 @@ _Table = NDArray[np.float16 | np.float32 | np.float64]
 class Vectors:
     """The vectors of some documents or queries.
 
-    lengths: of every vector; one of length 0 is allowed and is similar to nothing. where: what messages call the table.
-    what: one of its rows, `document` or `query`.
+    Attributes:
+        lengths: the length of every vector; a vector of length 0 is allowed and similar to nothing.
+        where: the table's name in messages.
+        what: the kind of its rows, `document` or `query`.
     """
 
     ids: tuple[str, ...]
@@ -58,12 +60,12 @@ class Vectors:
 
     @property
     def dimension(self) -> int:
-        """How many numbers a vector has."""
+        """The number of dimensions."""
         return int(self.values.shape[1])
 
     @property
     def zeros(self) -> int:
-        """How many vectors are 0 throughout, and so similar to nothing."""
+        """The number of zero vectors, which are similar to nothing."""
         return int(np.sum(self.lengths == 0))
 
     @cached_property
@@ -71,7 +73,7 @@ class Vectors:
         return {each: row for row, each in enumerate(self.ids)}
 
     def rows_of(self, ids: Sequence[str], source: str) -> Ints:
-        """The row of every id; one that has none is an error. source: what names these ids, for the message."""
+        """Return the row of every id. Raise DataError for an id without one; `source` names the origin of the ids."""
         rows = [self._places.get(each, -1) for each in ids]
         missing = [each for each, row in zip(ids, rows, strict=True) if row < 0]
         if missing:
@@ -82,7 +84,7 @@ class Vectors:
         return np.array(rows, dtype=np.int64)
 
     def refuse_unknown(self, known: Sequence[str], source: str) -> None:
-        """Refuse vectors of things that are nowhere in the data."""
+        """Raise DataError for vectors of ids that do not occur in the data."""
         unknown = sorted(set(self.ids).difference(known), key=self._places.__getitem__)
         if unknown:
             raise DataError(
@@ -93,13 +95,13 @@ class Vectors:
             )
 
     def of(self, ids: Sequence[str], source: str) -> Floats:
-        """The vectors of some ids, in that order, in double precision."""
+        """Return the vectors of some ids, in that order, in double precision."""
         return np.asarray(self.values[self.rows_of(ids, source)], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class CollectionVectors:
-    """The vectors of a collection's documents, of its queries, and of the documents' titles where there are such."""
+    """The vectors of a collection's documents, of its queries, and optionally of the documents' titles."""
 
     documents: Vectors
     queries: Vectors | None = None
@@ -115,7 +117,7 @@ class CollectionVectors:
 
 
 def as_vectors(ids: Sequence[str], values: Numbers, *, where: str = "vectors", what: str = "document") -> Vectors:
-    """Vectors with their ids, checked: as many ids as rows, none twice, every number finite.
+    """Return vectors with their ids, checking that there is one distinct id per row and that all numbers are finite.
 
     >>> as_vectors(["a", "b"], np.array([[3.0, 4.0], [0.0, 0.0]])).lengths.tolist()
     [5.0, 0.0]
@@ -136,7 +138,7 @@ def as_vectors(ids: Sequence[str], values: Numbers, *, where: str = "vectors", w
 
 
 def read_vectors(folder: PathLike) -> CollectionVectors:
-    """The vectors in a folder; `queries` may be missing where queries are embedded when they are asked."""
+    """Read the vectors in a folder; `queries` may be missing if queries are embedded on demand."""
     root = Path(folder)
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder. Expected one with documents.npy and documents.json in it.")
@@ -150,7 +152,7 @@ def read_vectors(folder: PathLike) -> CollectionVectors:
 
 
 def _read(root: Path, name: str, what: str) -> Vectors | None:
-    """One table of a folder; None where it is not there."""
+    """Read one table of a folder, or return None if it does not exist."""
     found = [path for ending in _READERS if (path := root / f"{name}{ending}").is_file()]
     if len(found) > 1:
         raise DataError(f"{found[0]}: there is {found[1].name} beside it; which of them counts? Keep one.")
@@ -163,7 +165,7 @@ def _read(root: Path, name: str, what: str) -> Vectors | None:
 
 
 def lengths_of(ids: Sequence[str | int], values: Numbers, where: str, what: str) -> Floats:
-    """The length of every vector; one that is not finite, or that products cannot hold, is an error with its place."""
+    """Return the length of every vector. Raise DataError, naming the row, for vectors that cannot be computed with."""
     found = np.zeros(len(values))
 
     def measure(first: int) -> None:
@@ -179,7 +181,7 @@ def lengths_of(ids: Sequence[str | int], values: Numbers, where: str, what: str)
 
 
 def read_npy(path: Path) -> tuple[None, _Table]:
-    """The table of a `.npy` file; its ids are in a file beside it."""
+    """Read the table of a `.npy` file; its ids are in a separate file."""
     try:
         return None, np.asarray(np.lib.format.open_memmap(path, mode="r"))
     except Exception as error:  # noqa: BLE001 - a header written to do harm could raise anything
@@ -189,7 +191,7 @@ def read_npy(path: Path) -> tuple[None, _Table]:
 
 
 def read_safetensors(path: Path) -> tuple[list[str] | None, _Table]:
-    """The one table of a `.safetensors` file, and the ids where its metadata has them."""
+    """Read the only table of a `.safetensors` file, and the ids if its metadata contains them."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -216,14 +218,14 @@ def read_safetensors(path: Path) -> tuple[list[str] | None, _Table]:
 
 
 def read_ids(path: Path) -> list[str]:
-    """A list of ids in a JSON file."""
+    """Read a list of ids from a JSON file."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. Expected the ids of the vectors, a list in their order.")
     return _ids(parse_json(read_text(path), path), path)
 
 
 def _described(entry: JsonObject, size: int) -> tuple[_Kind, tuple[int, int], int] | None:
-    """Type, shape and first byte of a table that lies in a file of so many bytes; None where it does not."""
+    """Return type, shape and offset of a table within a file of this size; None if it does not fit."""
     kind, shape, ends = _KINDS.get(str(entry.get("dtype"))), _pair(entry.get("shape")), _pair(entry.get("data_offsets"))
     if kind is None or shape is None or ends is None:
         return None
@@ -232,7 +234,7 @@ def _described(entry: JsonObject, size: int) -> tuple[_Kind, tuple[int, int], in
 
 
 def _pair(value: Json) -> tuple[int, int] | None:
-    """Two whole numbers from 0 up; None if it is anything else."""
+    """Return two non-negative whole numbers, or None if the value is anything else."""
     if not isinstance(value, list) or len(value) != 2:
         return None
     first, second = value

@@ -1,1 +1,1 @@
-"""Judged sets and scores in Parquet files. Arrow is used here alone."""
+"""Judged sets and scores in Parquet files. Arrow is used only here."""

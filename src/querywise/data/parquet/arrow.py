@@ -1,7 +1,8 @@
-"""Parquet files by Arrow: held to the memory there is, opened, checked, read as arrays and ids, and written.
+"""Parquet files by Arrow: checked against the available memory, read as arrays and ids, and written.
 
-The heads of pages say how large each page becomes, and Arrow goes by them, whatever the footer says. A head is a record
-in Thrift's compact form: fields of a type and a number, the latter as a step from the one before.
+Page headers declare how large each page becomes when decompressed, and Arrow trusts them, whatever the footer says. A
+header is a record in Thrift's compact protocol: fields with a type and a number, encoded as the difference from the
+previous one.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ from querywise.runtime.arrays import Ints
 from querywise.runtime.values import is_whole
 from querywise.runtime.workers import ITSELF, WORKING, require_memory, workers
 
-Arrow: TypeAlias = Any  # a table, a column, a schema or a file of Arrow's: pyarrow comes without types
+Arrow: TypeAlias = Any  # a table, column, schema or file of Arrow: pyarrow is untyped
 _Result = TypeVar("_Result")
 
 _TEXTS = ("string", "large_string", "binary", "large_binary")
 LONGEST_ID = 10_000  # characters
-_GROUP = 8_192  # rows in a row group: what is decoded at once
-_ROW_BYTES = 100  # of every row, beside its columns: labels, which query and document it is of, their order
-_VALUE_BYTES = 24  # of every value: in Arrow's table, in ours, and in ours with the rows of each query together
-_TEXT_COPIES = 5  # of every text: the page, Arrow's distinct texts while they grow and after, and Python's
+_GROUP = 8_192  # rows in a row group, which is decoded at once
+_ROW_BYTES = 100  # per row, besides its columns: labels, query and document indices, their order
+_VALUE_BYTES = 24  # per value: in Arrow's table, in ours, and in ours grouped by query
+_TEXT_COPIES = 5  # copies of each text: the page, Arrow's distinct texts while growing and finished, and Python's
 _WIDTHS = {"DOUBLE": 8, "INT64": 8, "FLOAT": 4, "INT32": 4}  # bytes of a number
-_SURELY_LONG = 16  # bytes of an id per character, on average: UTF-8 has 4 at most, and pages have ends in their heads
+_SURELY_LONG = 16  # average bytes of an id per character: UTF-8 has 4 at most, and page headers contain extreme values
 
-_UNPACKED, _PACKED = 2, 3  # the fields of a head: the bytes of its page unpacked, and as they are
+_UNPACKED, _PACKED = 2, 3  # header fields: the sizes of the page uncompressed and compressed
 _NOTHING, _BYTE, _INTEGERS, _DOUBLE, _TEXT, _LISTS, _RECORD = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
-_DEEPEST = 8  # records in records
-_HEADS = 4_096, 16_000_000  # bytes in which a head is looked for: statistics, of long texts, may be in it
+_DEEPEST = 8  # nesting depth of records
+_HEADS = 4_096, 16_000_000  # bytes to search for a header, which may contain statistics of long texts
 
 
 def part_name(number: int) -> str:
-    """What the files of a folder are called, counted from 0."""
+    """Return the name of a folder's file, counted from 0."""
     return f"part-{number:05d}.parquet"
 
 
 def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice], list[Arrow]]) -> None:
-    """A Parquet file with checksums, a row group at a time.
+    """Write a Parquet file with checksums, one row group at a time.
 
-    Real numbers seldom repeat: a dictionary of them would be larger.
+    Real numbers rarely repeat: a dictionary of them would be larger.
     """
     pa, pq = arrow()
     try:
@@ -69,12 +70,12 @@ def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice],
 
 
 def open_parquet(path: Path, *, coded: bool = False) -> Arrow:
-    """A Parquet file to read from; checksums that it has are compared.
+    """Open a Parquet file for reading, verifying its checksums if it has any.
 
-    Without Arrow's own threads, which can abort a program at its end.
+    Arrow's own threads are not used, since they can abort a program when it exits.
 
-    coded: texts are read as numbers of the distinct ones, as the file has them: a text of a megabyte in every row of a
-    small file would fill the memory.
+    `coded` reads texts as indices of distinct ones, as the file stores them: a text of a megabyte in every row of a
+    small file would otherwise fill the memory.
     """
     pa, pq = arrow()
     try:
@@ -89,13 +90,16 @@ def open_parquet(path: Path, *, coded: bool = False) -> Arrow:
 
 
 def checked(table: Arrow) -> Arrow:
-    """A table that was read, if its values are what their types say; texts in a Parquet file can be any bytes."""
+    """Return a table after validating its values: texts in a Parquet file can be arbitrary bytes."""
     table.validate(full=True)
     return table
 
 
 def to_numpy(column: Arrow) -> Arrow:
-    """A column of numbers without nulls as an array; Arrow's own way there imports pandas where it is installed."""
+    """Return a column of numbers without nulls as an array.
+
+    Arrow's own conversion imports pandas if it is installed.
+    """
     names = {"double": np.float64, "int64": np.int64, "int32": np.int32, "uint8": np.uint8}
     kind = names[str(column.type)]
     parts = [
@@ -107,15 +111,15 @@ def to_numpy(column: Arrow) -> Arrow:
 
 
 def distinct_values(column: Arrow) -> list[tuple[Ints, list[Arrow]]] | None:
-    """By chunk, the number of each row's value among the distinct ones, −1 for a null, and these values.
+    """Return for each chunk the index of each row's value among the distinct ones, −1 for null, and these values.
 
-    None of a column that is not Arrow's, or that holds lists or records.
+    None if the column is not Arrow's, or contains lists or records.
     """
     if not hasattr(column, "dictionary_encode"):
         return None
     pa, _ = arrow()
     try:
-        chunks = [chunk.dictionary_encode() for chunk in column.chunks]  # each its own texts, not those of all
+        chunks = [chunk.dictionary_encode() for chunk in column.chunks]  # chunk by chunk, rather than over all texts
     except pa.ArrowException:
         return None
     try:
@@ -123,14 +127,14 @@ def distinct_values(column: Arrow) -> list[tuple[Ints, list[Arrow]]] | None:
             (to_numpy(pa.chunked_array([chunk.indices.cast("int64").fill_null(-1)])), chunk.dictionary.to_pylist())
             for chunk in chunks
         ]
-    except (pa.ArrowException, OverflowError, ValueError) as error:  # a year 5,000,000, or a time zone that is nowhere
+    except (pa.ArrowException, OverflowError, ValueError) as error:  # the year 5,000,000, or an unknown time zone
         raise DataError(
             f"A column of ids holds {column.type}, with values that Python cannot hold ({error})."
         ) from None
 
 
 def _has_one(path: Path, table: Arrow, name: str) -> bool:
-    """Whether a table has a column; refused if it has two of that name."""
+    """Return whether a table has a column. Raise DataError if two have the name."""
     count: int = table.column_names.count(name)
     if count > 1:
         raise DataError(f"{path}: there are two columns {name}; keep one of them.")
@@ -138,7 +142,7 @@ def _has_one(path: Path, table: Arrow, name: str) -> bool:
 
 
 def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
-    """A column of text; None where the table does not have it."""
+    """Return a column of text, or None if the table lacks it."""
     if not _has_one(path, table, name):
         return None
     column = table.column(name)
@@ -150,20 +154,20 @@ def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
         row = column.is_null().to_numpy().argmax() + 1
         raise DataError(f"{path}: row {row} has nothing in column {name}; give every row one, or leave the column out.")
     found: list[str] = []
-    for numbers, values in distinct_values(column) or []:  # so that equal texts are one
+    for numbers, values in distinct_values(column) or []:  # so that equal texts are one object
         found += [values[number] for number in numbers.tolist()]
     return tuple(found)
 
 
 def ids_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
-    """A column of ids, none of them longer than an id may be; None where the table does not have it."""
+    """Return a column of ids after checking their length, or None if the table lacks it."""
     if _has_one(path, table, name):
         require_short(path, table.column(name), name)
     return strings_of(path, table, name)
 
 
 def require_short(path: Path, column: Arrow, name: str) -> None:
-    """Refuse a column with an id that is too long, before any is copied."""
+    """Raise DataError if a column has an overlong id, before any is copied."""
     import pyarrow.compute as pc
 
     row = 1
@@ -184,12 +188,12 @@ def require_short(path: Path, column: Arrow, name: str) -> None:
 
 
 def is_part(name: str) -> bool:
-    """Whether a file is called as `part_name` calls them."""
+    """Return whether a file has a name made by `part_name`."""
     return name.startswith("part-") and name.endswith(".parquet") and is_whole(name[5:-8])
 
 
 def about(path: Path, work: Callable[[], _Result]) -> _Result:
-    """The result of the work; the message of an error that does not name the file gets its name."""
+    """Return the result of the work, adding the file's name to error messages that lack it."""
     try:
         return work()
     except DataError as error:
@@ -197,7 +201,7 @@ def about(path: Path, work: Callable[[], _Result]) -> _Result:
 
 
 def arrow() -> tuple[ModuleType, ModuleType]:
-    """The modules pyarrow and pyarrow.parquet, or what to install."""
+    """Return the modules pyarrow and pyarrow.parquet. Raise DataError with install instructions if they are missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -207,20 +211,20 @@ def arrow() -> tuple[ModuleType, ModuleType]:
 
 
 class CodedIds(NamedTuple):
-    """The number of every row's id, and the ids, in the order of their first rows."""
+    """The index of every row's id, and the ids in the order of their first rows."""
 
     codes: Ints
     names: tuple[str, ...]
 
     def in_order(self, rows: Ints) -> tuple[str, ...]:
-        """The ids of these rows."""
+        """Return the ids of these rows."""
         return tuple([self.names[code] for code in self.codes[rows].tolist()])
 
 
 def coded_ids(column: Arrow, text: Callable[[Arrow, int], str]) -> CodedIds:
-    """The ids of a column: an Arrow column, an array or anything with an item per row.
+    """Return the ids of a column: an Arrow column, an array or any sequence with an item per row.
 
-    text: what an id is as text, given the number of its row, from 1 on; raises DataError if it is none.
+    `text` converts an id to text, given its row number from 1; it raises DataError for an invalid id.
     """
     found: dict[str, int] = {}
     parts = distinct_values(column)
@@ -230,7 +234,7 @@ def coded_ids(column: Arrow, text: Callable[[Arrow, int], str]) -> CodedIds:
     codes, row = [np.zeros(0, np.int64)], 1
     for numbers, values in parts:
         used, first = np.unique(numbers, return_index=True)
-        known = np.zeros(len(values) + 1, np.int64)  # its last entry is that of −1, a null
+        known = np.zeros(len(values) + 1, np.int64)  # the last entry is for −1, a null
         for place in np.argsort(first).tolist():
             number = int(used[place])
             name = text(None if number < 0 else values[number], row + int(first[place]))
@@ -241,7 +245,7 @@ def coded_ids(column: Arrow, text: Callable[[Arrow, int], str]) -> CodedIds:
 
 
 def values_of(column: Arrow) -> list[Arrow]:
-    """The value of every row; equal ones of an Arrow column are the same object."""
+    """Return the value of every row; equal values of an Arrow column are the same object."""
     parts = distinct_values(column)
     if parts is None:
         return _items(column)
@@ -249,7 +253,7 @@ def values_of(column: Arrow) -> list[Arrow]:
 
 
 def query_id(value: Arrow, row: int) -> str:
-    """A query id as text: 7 and 7.0 are both "7"."""
+    """Return a query id as text: 7 and 7.0 both become "7"."""
     value = value.tolist() if isinstance(value, np.ndarray) else value
     if is_missing(value):
         raise DataError(f"Row {row} has no query id; every row needs one.")
@@ -260,14 +264,14 @@ def query_id(value: Arrow, row: int) -> str:
 
 
 def document_id(value: Arrow, row: int) -> str:
-    """A document id as text."""
+    """Return a document id as text."""
     if is_missing(value):
         raise DataError(f"Row {row} has no document id; give every row one, or leave the ids out.")
     return _as_text(value, row)
 
 
 def _as_text(value: Arrow, row: int) -> str:
-    """An id as text; bytes are read as UTF-8."""
+    """Return an id as text; bytes are decoded as UTF-8."""
     try:
         return value.decode() if isinstance(value, bytes) else str(value)
     except UnicodeDecodeError:
@@ -280,16 +284,16 @@ def _items(column: Any) -> list[Any]:
 
 
 def rows_of(file: Arrow) -> int:
-    """How many rows a Parquet file has, by its footer."""
+    """Return the number of rows of a Parquet file, from its footer."""
     metadata = file.metadata
     groups = sum(int(metadata.row_group(each).num_rows) for each in range(metadata.num_row_groups))
     return max(int(metadata.num_rows), groups)
 
 
 def memory_to_read(path: Path, file: Arrow, columns: Iterable[str], *, by_group: bool = False) -> int:
-    """How many bytes it takes to read some columns of a Parquet file, by its footer and the heads of its pages.
+    """Return the bytes needed to read some columns of a Parquet file, from its footer and page headers.
 
-    by_group: one row group after the other, so only the largest counts.
+    With `by_group`, row groups are read one after the other, so only the largest counts.
     """
     used, found = set(columns), [0]
     every = range(file.metadata.num_row_groups)
@@ -302,7 +306,7 @@ def memory_to_read(path: Path, file: Arrow, columns: Iterable[str], *, by_group:
 
 
 def require_short_ids(path: Path, file: Arrow, columns: Iterable[str]) -> None:
-    """Refuse a file whose footer, or pages, say that its ids are too long, before one of them is read."""
+    """Raise DataError if the footer or the pages declare overlong ids, before any is read."""
     columns = list(columns)
     sizes, rows = _sizes(path, file, set(columns), range(file.metadata.num_row_groups)), rows_of(file)
     for name in columns:
@@ -316,7 +320,7 @@ def require_short_ids(path: Path, file: Arrow, columns: Iterable[str]) -> None:
 def require_room_to_read(
     path: Path, file: Arrow, columns: Iterable[str], ids: Iterable[str], instead: str, *, by_group: bool = False
 ) -> None:
-    """Refuse a Parquet file whose columns take more than the memory there is, or whose ids are too long."""
+    """Raise DataError if a Parquet file's columns need more memory than there is, or if its ids are too long."""
     columns = list(columns)
     require_short_ids(path, file, ids)
     require_memory(
@@ -327,7 +331,7 @@ def require_room_to_read(
 
 
 def _sizes(path: Path, file: Arrow, columns: Set[str], groups: Iterable[int]) -> Counter[str]:
-    """The bytes of columns in some row groups, decompressed, by the footer or by their pages: whichever says more."""
+    """Return the decompressed bytes of columns in some row groups: the larger of what footer and pages declare."""
     names, found = set(file.schema_arrow.names), Counter[str]()
     with path.open("rb", buffering=0) as opened:
         for number in groups:
@@ -337,14 +341,15 @@ def _sizes(path: Path, file: Arrow, columns: Set[str], groups: Iterable[int]) ->
                 whole = _path_of(path, column)
                 name = whole if whole in names else whole.partition(".")[0]
                 if name in columns:
-                    least = column.num_values * _WIDTHS.get(column.physical_type, 0)  # a dictionary has equal ones once
+                    # a dictionary stores equal values once
+                    least = column.num_values * _WIDTHS.get(column.physical_type, 0)
                     pages = unpacked_bytes(path, opened, column)
                     found[name] += max(column.total_uncompressed_size, least, pages)
     return found
 
 
 def _path_of(path: Path, column: Arrow) -> str:
-    """The name that a row group says of a column, which may be no text though that of the schema is."""
+    """Return the name of a column in a row group, which may be invalid text even if the schema's is not."""
     try:
         return str(column.path_in_schema)
     except UnicodeDecodeError as error:
@@ -352,12 +357,12 @@ def _path_of(path: Path, column: Arrow) -> str:
 
 
 def _copies(kind: Arrow) -> int:
-    """How often reading copies the values of a column."""
+    """Return how often reading copies the values of a column."""
     return _TEXT_COPIES if "string" in str(kind) or "binary" in str(kind) else 2 if kind.num_fields else 1
 
 
 def require_room_for_a_shard(folder: Path, rows: int, features: int) -> None:
-    """Refuse a budget in which the largest shard, of so many rows, cannot be worked on."""
+    """Raise DataError if the memory budget is too small to work on the largest shard."""
     shard = 8 * rows * features
     memory, needed = workers().memory, ITSELF + (WORKING + 1) * shard
     if memory is not None and memory <= ITSELF:
@@ -372,7 +377,7 @@ def require_room_for_a_shard(folder: Path, rows: int, features: int) -> None:
 
 
 def require_room_for_all(folder: Path, rows: int, features: int) -> None:
-    """Refuse a budget in which all shards, of so many rows together, cannot be in memory at once."""
+    """Raise DataError if the memory budget is too small for all shards at once."""
     memory, size = workers().memory, 8 * rows * features
     if memory is not None and 2 * size + ITSELF > memory:
         raise DataError(
@@ -382,12 +387,14 @@ def require_room_for_all(folder: Path, rows: int, features: int) -> None:
 
 
 def unpacked_bytes(path: Path, file: BinaryIO, column: Arrow) -> int:
-    """The bytes of a column's pages, unpacked, by the heads of the pages.
+    """Return the decompressed bytes of a column's pages, from the page headers.
 
-    file: the opened file. column: what its footer says of the column in one row group: where its pages are, and how
-    many bytes they have.
+    Args:
+        path: the file's path, for messages.
+        file: the open file.
+        column: the footer's entry for the column in one row group: the position and size of its pages.
     """
-    if column.num_values == 0:  # Arrow reads none of its pages, and their places may be anything
+    if column.num_values == 0:  # Arrow reads none of its pages, so their positions may be invalid
         return 0
     place, total = int(column.data_page_offset), 0
     if column.has_dictionary_page and column.dictionary_page_offset:
@@ -410,19 +417,19 @@ def unpacked_bytes(path: Path, file: BinaryIO, column: Arrow) -> int:
 
 
 def _head(file: BinaryIO, place: int) -> tuple[int, dict[int, int]]:
-    """The length of the head at a place, and its whole numbers by the numbers of their fields."""
+    """Return the length of the header at a position, and its whole numbers by field number."""
     for most in _HEADS:
         file.seek(place)
         said: dict[int, int] = {}
         try:
             return _record(file.read(most), 0, said, _DEEPEST), said
-        except IndexError:  # it is longer
+        except IndexError:  # the header is longer
             continue
     raise ValueError
 
 
 def _record(content: bytes, at: int, said: dict[int, int], deeper: int) -> int:
-    """Read the whole numbers of a record by the numbers of their fields; gives where it ends."""
+    """Read the whole numbers of a record by field number; return where it ends."""
     if not deeper:
         raise ValueError
     field = 0
@@ -436,13 +443,13 @@ def _record(content: bytes, at: int, said: dict[int, int], deeper: int) -> int:
         if kind in _INTEGERS:
             number, at = _number(content, at)
             said[field] = _signed(number)
-        elif kind not in _NOTHING:  # yes or no is the type itself
+        elif kind not in _NOTHING:  # for booleans the type is the value
             at = _past(content, at, kind, deeper)
     return at + 1
 
 
 def _past(content: bytes, at: int, kind: int, deeper: int) -> int:
-    """Where a value of a type ends."""
+    """Return where a value of a type ends."""
     if kind == _RECORD:
         return _record(content, at, {}, deeper - 1)
     if kind == _TEXT:
@@ -454,7 +461,7 @@ def _past(content: bytes, at: int, kind: int, deeper: int) -> int:
         return at + {_BYTE: 1, _DOUBLE: 8, **dict.fromkeys(_NOTHING, 1)}[kind]
     count, inner = content[at] >> 4, content[at] & 15
     at += 1
-    if count == 15:  # a longer list
+    if count == 15:  # the length of a longer list follows
         count, at = _number(content, at)
     for _ in range(count):
         at = _past(content, at, inner, deeper - 1)
@@ -462,7 +469,7 @@ def _past(content: bytes, at: int, kind: int, deeper: int) -> int:
 
 
 def _number(content: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and where it ends."""
+    """Read a number of seven bits per byte, lowest first; return it and where it ends."""
     found = 0
     for shift in range(0, 70, 7):
         found |= (content[at] & 127) << shift

@@ -1,6 +1,6 @@
-"""Events of an experiment's log as Parquet: a row for each record of User Behavior Insights.
+"""Events of an experiment's log as Parquet: a row for each User Behavior Insights record.
 
-Texts are columns as they are, lists and objects columns of JSON.
+Texts are stored as columns, lists and objects as columns of JSON.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from querywise.errors import DataError
 from querywise.runtime.values import Json
 
 _TEXTS = ("action_name", "query_id", "user_query", "timestamp", "application", "client_id")
-_PARTS = ("query_response_hit_ids", "query_attributes", "event_attributes")  # as JSON
+_PARTS = ("query_response_hit_ids", "query_attributes", "event_attributes")  # stored as JSON
 _COLUMNS = (*_TEXTS, *_PARTS)
 _AT_ONCE, _GROUP = 1_000, 20_000  # records between two pauses, and in a row group
-_PAUSE_SECONDS = 0.005  # in which requests of the same process are answered
-_MOST_LETTERS = 2_000_000_000  # of JSON in one file: one text may stand in many rows
+_PAUSE_SECONDS = 0.005  # lets other threads of the process answer requests
+_MOST_LETTERS = 2_000_000_000  # of JSON in one file: one text may occur in many rows
 
 
 def write_events(records: Iterator[Mapping[str, Json]], out: Path) -> None:
     """Write records as Parquet.
 
     Args:
-        records: in their order.
+        records: the records, in order.
         out: the file to write.
 
     Raises:
-        DataError: Arrow is not installed, or a record has something in it that the columns do not hold.
-
+        DataError: Arrow is not installed, or a record contains something that the columns cannot hold.
     """
     pa, pq = arrow()
     schema, waiting = pa.schema([(name, pa.string()) for name in _COLUMNS]), list[Arrow]()
@@ -65,7 +64,7 @@ def _row(record: Mapping[str, Json]) -> dict[str, str]:
 
 
 def is_event_table(path: Path) -> bool:
-    """Whether a Parquet file has events; False where Arrow is not installed or the file is damaged."""
+    """Return whether a Parquet file contains events; False if Arrow is not installed or the file is damaged."""
     try:
         return {"action_name", "query_id", "event_attributes"} <= set(open_parquet(path).schema_arrow.names)
     except DataError:
@@ -73,11 +72,10 @@ def is_event_table(path: Path) -> bool:
 
 
 def read_events(path: Path) -> Iterator[tuple[int, Mapping[str, Json]]]:
-    """The records of a file with their row numbers; texts are held as often as they differ.
+    """Yield the records of a file with their row numbers; repeated texts are stored once.
 
     Raises:
-        DataError: the file is damaged, too large for the memory there is, or no log.
-
+        DataError: The file is damaged, too large for the memory, or not a log.
     """
     pa, _ = arrow()
     file = open_parquet(path, coded=True)
@@ -103,7 +101,7 @@ def read_events(path: Path) -> Iterator[tuple[int, Mapping[str, Json]]]:
 
 
 def _texts(path: Path, column: Any, name: str) -> tuple[Sequence[int], list[str | None]]:
-    """For each row the number of its text, and the texts; the last one is that of a null."""
+    """Return for each row the index of its text, and the texts, the last of which stands for null."""
     pa, _ = arrow()
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts = coded.dictionary.to_pylist()

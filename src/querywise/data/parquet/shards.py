@@ -1,8 +1,8 @@
 """A judged set on disk: shards of whole queries, and a manifest that lists them.
 
 A set of shards is a folder: `part-00000.parquet`, … in order, `shards.json` with the feature names and a checksum of
-every file, `queries.jsonl` where there is query data, and `judgements.parquet` where all that was judged is known.
-One shard is a Judged like any other, so whatever works query by query works on a set larger than memory.
+every file, `queries.jsonl` if there is query data, and `judgements.parquet` if all judgments are known. A single shard
+is an ordinary Judged, so anything that works query by query works on a set larger than memory.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers
 
 MANIFEST = "shards.json"
-COLUMNS = ("qid", "label", "docid", "comment", "judged")  # what a shard has, or may have, beside the features
+COLUMNS = ("qid", "label", "docid", "comment", "judged")  # columns that a shard has or may have besides the features
 
 _SMALL = 64_000_000  # bytes of features that any file may have
-_DENSEST = 50  # bytes of features per byte of a file: Snappy packs to a twentieth at best
-_BLOCK = 512  # rows turned from columns to rows at once, while they are in the processor's cache
+_DENSEST = 50  # bytes of features per byte of a file: Snappy compresses to a twentieth at best
+_BLOCK = 512  # rows transposed at once, while they are in the processor's cache
 
-FORMAT, VERSION = "querywise shards", 3  # 2 came with checksums of side files, 3 with judgements
+FORMAT, VERSION = "querywise shards", 3  # 2 added checksums of side files, 3 judgments
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One Parquet file of whole queries. `first`: how many queries of the set are before it."""
+    """One Parquet file of whole queries; `first` is the number of queries in the files before it."""
 
     folder: Path
     name: str
@@ -71,21 +71,21 @@ class ShardFile:
     feature_count: int
     feature_names: tuple[str, ...] | None = None
     first: int = 0
-    known: str | None = None  # the checksum of the query data, where the set was written with some
+    known: str | None = None  # the checksum of the query data, if the set was written with any
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return self.folder / self.name
 
     def require_plausible(self) -> None:
-        """Refuse counts that are not those of the file, where they are large beside its size."""
+        """Raise DataError if the manifest's counts are wrong, where they are large compared to the file's size."""
         size = self.path.stat().st_size if self.path.is_file() else 0
         if 8 * self.rows * self.feature_count > max(_SMALL, _DENSEST * size):
             OpenedShard(self)
 
     def load(self) -> Judged:
-        """The shard in memory, checked against its checksum, with the query data of `queries.jsonl`."""
+        """Return the shard in memory, verified against its checksum, with the query data of `queries.jsonl`."""
         with _told_if_replaced(self):
             file = OpenedShard(self)
             judged = file.fill(np.empty((self.rows, self.feature_count)))
@@ -98,7 +98,7 @@ class ShardFile:
 
 @contextlib.contextmanager
 def _told_if_replaced(*files: ShardFile) -> Iterator[None]:
-    """Say of what cannot be read that others have taken its place, where they have: it is not damaged."""
+    """Report that shards were replaced, if they were, instead of an error that calls them damaged."""
     try:
         yield
     except DataError:
@@ -113,10 +113,10 @@ def _told_if_replaced(*files: ShardFile) -> Iterator[None]:
 
 
 def query_data(folder: Path, checksum: str | None) -> Path | None:
-    """Where the query data of a set of shards is, checked against the manifest; None where there is none."""
+    """Return the path of a set's query data, verified against the manifest, or None if there is none."""
     path = folder / QUERIES
     if checksum is None:
-        return path if path.is_file() else None  # put there later on
+        return path if path.is_file() else None  # added later
     if not path.is_file():
         raise DataError(f"{path}: the query data is missing; {MANIFEST} lists it. Fetch it, or convert the data anew.")
     stat = path.stat()
@@ -130,12 +130,12 @@ def query_data(folder: Path, checksum: str | None) -> Path | None:
 
 @functools.lru_cache(maxsize=64)
 def _checksum_then(path: Path, size: int, changed: int) -> str:
-    """The checksum of a file that every shard reads a part of; computed again once the file has changed."""
+    """Return the checksum of a file that all shards read; it is computed again when the file changes."""
     return checksum_of(path)
 
 
 class OpenedShard:
-    """A shard's file, its bytes and columns checked against the manifest."""
+    """An open shard, whose content and columns are verified against the manifest."""
 
     def __init__(self, file: ShardFile) -> None:
         self._file, self._path = file, file.path
@@ -164,7 +164,7 @@ class OpenedShard:
         require_room_to_read(self._path, self._parquet, names, ids, "Convert the data into smaller shards.")
 
     def fill(self, features: Floats) -> Judged:
-        """The shard, with its features put where they belong, a row group at a time."""
+        """Read the shard, writing its features into the given array, one row group at a time."""
         pa, _ = arrow()
         labels, groups, row = np.empty(len(features), np.int64), [], 0
         try:
@@ -177,7 +177,7 @@ class OpenedShard:
                     table.select([name for name in COLUMNS if name in table.column_names and name != "label"])
                 )
                 row += table.num_rows
-                del table  # before the next one is read
+                del table  # before reading the next one
             rest = pa.concat_tables(groups)
             query_ids, starts = self._queries(rest)
             documents, comments = ids_of(self._path, rest, "docid"), strings_of(self._path, rest, "comment")
@@ -202,7 +202,7 @@ class OpenedShard:
         return to_numpy(column.cast(kind))
 
     def _queries(self, table: Any) -> tuple[tuple[str, ...], Ints]:
-        """The queries and where each begins."""
+        """Return the query ids and where each query begins."""
         column = table.column("qid")
         if column.null_count:
             raise DataError(f"{self._path}: row {column.is_null().to_numpy().argmax() + 1} has no query id.")
@@ -218,7 +218,7 @@ class OpenedShard:
 
 
 def _turn(columns: Sequence[Floats], rows: Floats) -> None:
-    """Columns into rows, a block at a time."""
+    """Transpose columns into rows, a block at a time."""
     for first in range(0, len(rows), _BLOCK):
         block = rows[first : first + _BLOCK]
         for number, column in enumerate(columns):
@@ -226,7 +226,7 @@ def _turn(columns: Sequence[Floats], rows: Floats) -> None:
 
 
 def column_names(count: int, names: tuple[str, ...] | None) -> list[str]:
-    """What the columns of the features are called: by name, or by number from 1."""
+    """Return the names of the feature columns: the features' names, or their numbers from 1."""
     return [str(column + 1) for column in range(count)] if names is None else list(names)
 
 
@@ -234,15 +234,15 @@ def column_names(count: int, names: tuple[str, ...] | None) -> list[str]:
 class Shards:
     """A judged set on disk, in files of whole queries; `len` is the number of queries in all of them.
 
-    `open_shards` opens one, `querywise convert` and `write_shards` write one. RankSVM, Single and
-    KnnOffline1 and KnnOffline2 of it are fitted shard by shard; others load it as a whole.
+    `open_shards` opens one, `querywise convert` and `write_shards` write one. RankSVM, and Single, KnnOffline1 and
+    KnnOffline2 with it, are fitted shard by shard; others load the whole set.
 
     Args:
-        folder: where the files are.
+        folder: the folder of the files.
         files: the shards, in order.
         feature_count: how many features a document has.
         feature_names: their names, or None.
-        judged: the checksum of all that was judged; None where that is not known.
+        judged: the checksum of all judgments; None if they are unknown.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -258,9 +258,9 @@ class Shards:
     files: tuple[ShardFile, ...]
     feature_count: int
     feature_names: tuple[str, ...] | None
-    judged: str | None = None  # the checksum of the judgements, where all that was judged is known
+    judged: str | None = None  # the checksum of the judgments, if they are known
 
-    query_weights = document_weights = gains = None  # all count the same in training; labels are grades
+    query_weights = document_weights = gains = None  # training weights are equal, and labels are grades
     in_memory = False
 
     def __len__(self) -> int:
@@ -273,7 +273,7 @@ class Shards:
 
     @property
     def rows(self) -> int:
-        """How many documents there are in all."""
+        """The number of documents."""
         return sum(file.rows for file in self.files)
 
     @property
@@ -284,7 +284,7 @@ class Shards:
 
     @cached_property
     def surveyed(self) -> list[Survey]:
-        """The survey of every shard, which training needs first; all are read for it, once."""
+        """The summary of every shard, which training needs first; all shards are read for it, once."""
         found: list[Survey] = workers().each(_survey, self.files, label="Looking through the shards")
         return found
 
@@ -295,41 +295,47 @@ class Shards:
 
     @property
     def pairs(self) -> Ints:
-        """How many preference pairs each query has."""
+        """The number of preference pairs of each query."""
         return np.concatenate([part.pairs for part in self.surveyed])
 
     def load(self) -> Judged:
-        """All of it in memory, as `whole` gives it; refused where a budget of memory does not allow it."""
+        """Return the whole set in memory. Raise DataError if the memory budget does not allow it."""
         require_room_for_all(self.folder, self.rows, self.feature_count)
         return cached("whole", None, self, self.whole)
 
     def parts(self) -> list[ShardFile]:
-        """What workers are given: the files; refused where a budget of memory is too small for one of them."""
+        """Return the parts for workers: the files.
+
+        Raise DataError if the memory budget is too small for one of them.
+        """
         require_room_for_a_shard(self.folder, max(file.rows for file in self.files), self.feature_count)
         return list(self.files)
 
     def surveys(self) -> list[Survey]:
-        """The survey of every part, which training needs first."""
+        """Return the summary of every part, which training needs first."""
         return self.surveyed
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
-        """The result of `work` for the candidates of every shard, a row per query."""
+        """Return the result of `work` for the candidates of every shard, a row per query."""
         return np.concatenate(workers().each(_of_candidates, self.parts(), shared=(work,)))
 
     def has_texts(self) -> bool:
-        """Whether queries have a text, by the first shard."""
+        """Return whether queries have texts, judging by the first shard."""
         return self.files[0].load().has_texts()
 
     def fingerprint(self) -> list[str]:
-        """The identity of the training set: a checksum of every file and of the query data."""
+        """Return checksums of every file and of the query data, which identify the training set."""
         return [*(file.checksum for file in self.files), self.known, *([] if self.judged is None else [self.judged])]
 
     def grades(self) -> Grades | None:
-        """All that was judged; None where that is not known."""
+        """Return all judgments, or None if they are unknown."""
         return None if self.judged is None else read_grades(self.folder, self.judged)
 
     def pieces(self) -> list[tuple[Path, Callable[[], Judged]]]:
-        """Every file with a way to read it and all that was judged of its queries; the last has queries without any."""
+        """Return every file with a function that reads it and all judgments of its queries.
+
+        The last one also holds the judged queries that are in no file.
+        """
         grades = self.grades()
         if grades is None:
             return [(file.path, file.load) for file in self.files]
@@ -345,7 +351,10 @@ class Shards:
         return [(file.path, partial(piece, file)) for file in self.files]
 
     def whole(self) -> Judged:
-        """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
+        """Return all shards as one judged set in memory, in order.
+
+        This needs little more memory than the set itself.
+        """
         with _told_if_replaced(*self.files):
             return self._whole()
 
@@ -377,21 +386,21 @@ def _of_candidates(file: ShardFile, work: Callable[[Candidates], Floats]) -> Flo
 
 
 def is_sharded(path: Path) -> bool:
-    """Whether a path is a folder of shards."""
+    """Return whether a path is a folder of shards."""
     return (path / MANIFEST).is_file()
 
 
 def open_shards(folder: PathLike) -> Shards:
-    """A set of shards, its manifest read and none of its files.
+    """Open a set of shards by reading its manifest, but none of its files.
 
     Args:
-        folder: one that `querywise convert` or `write_shards` wrote.
+        folder: a folder written by `querywise convert` or `write_shards`.
 
     Returns:
-        Shards, which `fit` takes as it takes a Judged set; `load()` reads all of it into memory.
+        Shards, which `fit` accepts like a Judged set; `load()` reads the whole set into memory.
 
     Raises:
-        DataError: A folder without a manifest, one that is damaged, and one of a newer version.
+        DataError: The folder has no manifest, is damaged, or is of a newer version.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -418,7 +427,7 @@ def open_shards(folder: PathLike) -> Shards:
                 f"{VERSION}. Install a newer querywise, or convert the data anew."
             )
         shards = _from_manifest(root, said)
-        if (said["version"] > 1 or SEAL in said) and not is_sealed(said):  # version 1 is what other programs may write
+        if (said["version"] > 1 or SEAL in said) and not is_sealed(said):  # other programs may write version 1
             raise ValueError("it does not say what was written")
         return shards
     except DataError:

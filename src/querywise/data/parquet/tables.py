@@ -1,7 +1,7 @@
-"""Tables in Parquet files that are read whole: feature logs, judgements, scores and vectors.
+"""Small tables in Parquet files: feature logs, judgments, scores and vectors.
 
-A feature log becomes a judged set. All that was judged of a set of shards is in `judgements.parquet` beside them, a
-query, a document and a grade a row. Scores are in a folder of parts; vectors in a column of ids and a column of lists
+A feature log becomes a judged set. All judgments of a set of shards are in `judgements.parquet` beside them, with a
+query, a document and a grade per row. Scores are in a folder of parts; vectors in a column of ids and a column of lists
 of numbers.
 """
 
@@ -49,11 +49,11 @@ _COLUMNS = ("query", "document", "grade")
 _ID, _VECTOR = "_id", "vector"
 _KINDS = {"halffloat": np.float16, "float": np.float32, "double": np.float64}
 
-GROUP = "query_group"  # the column of groups of queries, where a log has one
+GROUP = "query_group"  # the column of query groups, if a log has one
 
 
 def write_grades(path: Path, grades: Grades) -> None:
-    """Write the judgements of all queries, query after query."""
+    """Write the judgments of all queries, query by query."""
     pa, _ = arrow()
     queries = [query for query, own in grades.items() for _ in own]
     documents = [document for own in grades.values() for document in own]
@@ -63,7 +63,7 @@ def write_grades(path: Path, grades: Grades) -> None:
 
 
 def read_grades(folder: Path, checksum: str) -> Grades:
-    """The judgements of all queries, checked against the manifest's checksum."""
+    """Return the judgments of all queries, verified against the manifest's checksum."""
     path = folder / JUDGEMENTS
     if not path.is_file():
         raise DataError(f"{path}: the judgements are missing; the manifest lists them. Convert the data anew.")
@@ -90,7 +90,7 @@ def read_grades(folder: Path, checksum: str) -> Grades:
 
 
 class Scored(NamedTuple):
-    """Scores as they were written: the query and, where known, the document of every row."""
+    """Stored scores: the query and, if known, the document of every row."""
 
     query_ids: tuple[str, ...]
     document_ids: tuple[str, ...] | None
@@ -98,9 +98,9 @@ class Scored(NamedTuple):
 
 
 def write_scored_part(path: PathLike, candidates: Candidates, scores: Floats) -> None:
-    """One Parquet file of scores: `qid`, `docid` where the documents have ids, and `score`, in the order of the rows.
+    """Write a Parquet file of scores: `qid`, `docid` if documents have ids, and `score`, in the order of the rows.
 
-    The files of a folder are called `part-00000.parquet`, `part-00001.parquet`, …, which `part_name` gives.
+    The files of a folder are named `part-00000.parquet`, `part-00001.parquet`, …; see `part_name`.
     """
     pa, _ = arrow()
     values = np.asarray(scores, dtype=np.float64)
@@ -120,9 +120,9 @@ def write_scored_part(path: PathLike, candidates: Candidates, scores: Floats) ->
 
 
 def read_scored(folder: PathLike, *, most: int | None = None) -> Scored:
-    """The scores in a folder, its parts in order.
+    """Return the scores in a folder, its parts in order.
 
-    most: how many there may be; more are refused by the footers of the files, before a score is read.
+    Raise DataError if the footers of the files declare more than `most` scores, before any is read.
     """
     pa, _ = arrow()
     root = Path(folder)
@@ -163,7 +163,7 @@ def read_scored(folder: PathLike, *, most: int | None = None) -> Scored:
 
 
 def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np.float32 | np.float64]]:
-    """The ids and the vectors of a file; every list must be as long as the first."""
+    """Return the ids and the vectors of a file; every list must be as long as the first."""
     file = open_parquet(path, coded=True)
     lacking = next((name for name in (_ID, _VECTOR) if file.schema_arrow.names.count(name) != 1), None)
     if lacking is not None:
@@ -183,7 +183,7 @@ def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np
 
 
 def _table(path: Path, column: Arrow) -> NDArray[np.float16 | np.float32 | np.float64]:
-    """A column of lists of numbers as a table."""
+    """Return a column of lists of numbers as a table."""
     pa, _ = arrow()
     is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
     fixed = pa.types.is_fixed_size_list(column.type)
@@ -209,7 +209,7 @@ def _table(path: Path, column: Arrow) -> NDArray[np.float16 | np.float32 | np.fl
 
 @dataclass(frozen=True)
 class LogColumns:
-    """The column names of a Parquet log; without a label column nothing is judged."""
+    """The column names of a Parquet log; without a label column all documents are unjudged."""
 
     qid: str = "qid"
     label: str | None = "label"
@@ -227,12 +227,12 @@ def read_parquet(
     gains: bool | Sequence[float] = False,
     missing: Missing = "refused",
 ) -> Judged:
-    """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
+    """Read a feature log from one or several Parquet files; a folder stands for the .parquet files in it.
 
-    Every numeric column beside those named is a feature. The rows of a query need not be contiguous; a missing label
+    Every numeric column without another role is a feature. The rows of a query need not be contiguous; a missing label
     means that the document is unjudged, and a log without a column `docid` has no document ids. A column `query_group`,
-    if there is one, has the group of every row's query, which folds keep together. For `gains` see `from_arrays`.
-    `missing="allowed"`: features may be null or NaN, which rankers with a policy for them take.
+    if any, holds the group of every row's query, which folds keep together. For `gains` see `from_arrays`. With
+    `missing="allowed"`, features may be null or NaN, for rankers with a policy for them.
     """
     files = [file for path in paths_of(paths) for file in log_files(path)]
     if not files:
@@ -262,13 +262,13 @@ def read_parquet(
             pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="permissive")
         )
     except (DataError, pa.ArrowException) as error:
-        for file, table in zip(files, tables, strict=True):  # find the file that is at fault
+        for file, table in zip(files, tables, strict=True):  # find the faulty file
             about(file, lambda table=table: judged(table))  # type: ignore[misc]
         raise DataError(f"{', '.join(map(str, files))}: {error}") from None
 
 
 def log_files(path: Path) -> list[Path]:
-    """The files of a log: the path itself, or the .parquet files in the folder it is, by name."""
+    """Return the files of a log: the path itself, or the .parquet files in the folder, by name."""
     if not path.is_dir():
         return [path]
     found = sorted(
@@ -280,7 +280,7 @@ def log_files(path: Path) -> list[Path]:
 
 
 def _require_room(files: Sequence[Path], named: Set[str | None], ids: Set[str | None]) -> None:
-    """Refuse files whose footers have more rows of columns than memory holds, before any row is read."""
+    """Raise DataError if the footers declare more data than fits into memory, before any row is read."""
     rows = needed = columns = 0
     for path in files:
         file = open_parquet(path)
@@ -296,7 +296,7 @@ def _require_room(files: Sequence[Path], named: Set[str | None], ids: Set[str | 
 
 
 def _used(file: Arrow, named: Set[str | None]) -> list[str]:
-    """The columns that are read: those with a name of their own, and numbers."""
+    """Return the columns to read: those with a role, and numeric ones."""
     types = arrow()[0].types
     numeric = (types.is_integer, types.is_floating, types.is_decimal)
     return [
@@ -307,14 +307,14 @@ def _used(file: Arrow, named: Set[str | None]) -> list[str]:
 
 
 def _log(path: Path, named: Set[str | None], ids: Set[str | None]) -> Arrow:
-    """The columns of a log, those that are not used without their values."""
+    """Return the columns of a log; unused ones have no values."""
     pa, _ = arrow()
     file = open_parquet(path, coded=True)
     names = file.schema_arrow.names
     repeated = first_repeated(names)
     if repeated is not None:
         raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
-    plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # no lists, no records
+    plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # neither lists nor records
     used = _used(file, named)
     table = _read(path, file, used)
     for name in (each for each in used if each in ids):
@@ -324,7 +324,7 @@ def _log(path: Path, named: Set[str | None], ids: Set[str | None]) -> Arrow:
 
 
 def _read(path: Path, file: Arrow, columns: Sequence[str]) -> Arrow:
-    """Some columns of an opened file."""
+    """Read some columns of an open file."""
     try:
         return checked(file.read(columns=list(columns), use_threads=False))
     except (arrow()[0].ArrowException, OSError) as error:

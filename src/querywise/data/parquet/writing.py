@@ -1,4 +1,4 @@
-"""Judged sets written as shards, and files of any kind converted to them, one file in memory at a time."""
+"""Writing judged sets as shards, and converting files of any kind to them, with one file in memory at a time."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def write_shards(
     queries: QueryTable | None = None,
     names: Iterable[str] | None = None,
 ) -> Shards:
-    """Write judged sets, one after the other, as one set of shards of about `rows` rows each; no query is split.
+    """Write a sequence of judged sets as one set of shards of about `rows` rows each; no query is split.
 
-    Parts are taken as they come and held no longer than it takes to write them. With `shards`, everything is held, and
-    cut into that many files of about the same number of rows. `queries`: query data beside that of the parts. `names`:
-    what messages call the parts.
+    Parts are consumed one by one and released once written. With `shards`, all of them are kept in memory and split
+    into that many files of about equal size. `queries` is query data in addition to that of the parts; `names` are the
+    parts' names for messages.
 
-    A folder of shards that is already there is replaced as a whole once all is written, and stays until then. A query
-    without documents has no row; it is left out, unless all that was judged is known.
+    An existing folder of shards is replaced as a whole once everything is written, and stays until then. Queries
+    without documents are dropped, unless all judgments are known.
     """
     root = Path(folder).absolute()
     if rows < 1:
         raise DataError(f"rows={rows}: a shard has 1 row or more.")
     check_shards_folder(root)
     seen = Fitting(queries)
-    # map, here and below, lets go of a part before it takes the next one
+    # map, here and below, releases a part before it takes the next one
     checked = map(seen.checked, (f"part {number}" for number in count(1)) if names is None else names, parts)
     cuts = by_rows(checked, rows) if shards is None else by_number(list(checked), shards)
     with atomic_folder(root) as made:
@@ -95,7 +95,7 @@ check_shards_folder = _FOLDER.check
 
 
 def _write_shard(folder: Path, number: int, pieces: Sequence[Judged]) -> dict[str, Any]:
-    """Write the next shard, and give its line of the manifest."""
+    """Write the next shard, and return its entry in the manifest."""
     name = part_name(number)
     data = concatenate(pieces) if len(pieces) > 1 else pieces[0]
     _write_data(folder / name, data)
@@ -103,7 +103,7 @@ def _write_shard(folder: Path, number: int, pieces: Sequence[Judged]) -> dict[st
 
 
 def _write_data(path: Path, data: Judged) -> None:
-    """One shard; a column that this shard's documents do not have is left out."""
+    """Write one shard, without the optional columns that its documents lack."""
     pa, _ = arrow()
     candidates = data.candidates
     optional = (candidates.document_ids, candidates.comments, data.judged)
@@ -130,13 +130,13 @@ def _write_data(path: Path, data: Judged) -> None:
 
 
 def write_log(path: PathLike, data: Judged) -> None:
-    """One Parquet file of a judged set, as `read_parquet` takes it: a feature log."""
+    """Write a judged set as one Parquet file that `read_parquet` reads: a feature log."""
     with atomic_file(Path(path)) as beside:
         _write_data(Path(beside), data)
 
 
 class Fitting:
-    """The properties of the parts written so far, which the next one is checked against."""
+    """Properties of the parts written so far, against which the next one is checked."""
 
     def __init__(self, queries: QueryTable | None) -> None:
         self.width = -1
@@ -144,13 +144,13 @@ class Fitting:
         self._given = queries
         self._known = None if queries is None else frozenset(queries.ids)
         self._parts: list[str] = []
-        self._homes: dict[str, int] = {}  # the number of every query's part, in the order of the rows
+        self._homes: dict[str, int] = {}  # the index of every query's part, in the order of the rows
         self._tables: list[QueryTable | None] = []
-        self._without: list[QueryTable | None] = []  # of queries that are judged and have no documents
+        self._without: list[QueryTable | None] = []  # queries with judgments but no documents
         self._judged: dict[str, dict[str, int]] = {}
 
     def checked(self, name: str, whole: Judged) -> Judged:
-        """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
+        """Return the part without what shards cannot hold. Raise DataError if it does not match earlier parts."""
         refuse_unwritable(whole, "A set of shards")
         self._note_judgements(name, whole)
         empty = whole.candidates.sizes == 0
@@ -189,7 +189,7 @@ class Fitting:
         return part.candidates_only()
 
     def _note_judgements(self, name: str, part: Judged) -> None:
-        """Keep all that was judged of the part, known of every part or of none."""
+        """Record all judgments of the part, which must be known for every part or for none."""
         if self._parts and (part.missed is None) == bool(self._judged):
             one, other = (self._parts[0], name) if part.missed is None else (name, self._parts[0])
             raise DataError(
@@ -200,11 +200,11 @@ class Fitting:
             self._judged |= dict(zip(part.query_ids, whole_grades(part), strict=True))
 
     def grades(self) -> Grades | None:
-        """All that was judged; None where that is not known."""
+        """Return all judgments, or None if they are unknown."""
         return self._judged or None
 
     def table(self) -> QueryTable | None:
-        """The data of all queries, in the order of the rows."""
+        """Return the data of all queries, in the order of the rows."""
         every = [*self._tables, *self._without]
         tables = [table for table in every if table is not None]
         if self._given is not None:
@@ -220,7 +220,7 @@ class Fitting:
         return table
 
     def _with_groups(self, table: QueryTable, tables: Sequence[QueryTable]) -> QueryTable:
-        """The table that was given, with the groups of the parts where it has none."""
+        """Return the given table, with the groups of the parts if it has none."""
         named = {query: group for each in tables for query, group in zip(each.ids, each.groups or (), strict=False)}
         if table.groups is not None or not named:
             return table
@@ -239,7 +239,7 @@ def _refuse_names(names: tuple[str, ...] | None) -> None:
 
 
 def by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
-    """The pieces of one shard after the other, each as full as whole queries make it."""
+    """Yield the pieces of one shard after the other, each filled with as many whole queries as fit."""
     pieces: list[Judged] = []
     held = 0
     for part in parts:
@@ -247,7 +247,7 @@ def by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
         while first < len(part):
             last = int(np.searchsorted(starts, starts[first] + rows - held, "right")) - 1
             if not held:
-                last = max(last, first + 1)  # one query alone may be larger than a shard
+                last = max(last, first + 1)  # a single query may be larger than a shard
             if last > first:
                 pieces.append(_piece(part, first, last))
                 held += int(starts[last] - starts[first])
@@ -257,13 +257,13 @@ def by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
                 pieces, held = [], 0
         if pieces and len(pieces[-1]) < len(part):
             pieces[-1] = _on_its_own(pieces[-1])
-        del part  # before the next one is made
+        del part  # before making the next one
     if pieces:
         yield pieces
 
 
 def by_number(parts: Sequence[Judged], shards: int) -> Iterator[list[Judged]]:
-    """The pieces of so many shards, cut where whole queries come nearest to the same number of rows."""
+    """Yield the pieces of this many shards, split between queries so that row counts are as equal as possible."""
     sizes = np.concatenate([np.zeros(0, np.int64), *(part.candidates.sizes for part in parts)])
     if not 1 <= shards <= max(1, len(sizes)):
         raise DataError(f"{shards} shards cannot be made of {len(sizes)} queries: each needs one at least.")
@@ -286,12 +286,12 @@ def by_number(parts: Sequence[Judged], shards: int) -> Iterator[list[Judged]]:
 
 
 def _on_its_own(piece: Judged) -> Judged:
-    """The same, without keeping the part it was cut from in memory."""
+    """Return a copy that does not keep the original part in memory."""
     return replace(piece, candidates=replace(piece.candidates, features=piece.candidates.features.copy()))
 
 
 def _piece(part: Judged, first: int, last: int) -> Judged:
-    """A run of queries without a copy of their features."""
+    """Return a run of queries without copying their features."""
     whole = part.candidates
     rows = slice(int(whole.starts[first]), int(whole.starts[last]))
     candidates = Candidates(
@@ -315,10 +315,10 @@ def convert(
     features: int | None = None,
     queries: PathLike | None = None,
 ) -> Shards:
-    """Write files as one set of shards.
+    """Convert files to one set of shards.
 
-    Sparse LETOR files are widened to the widest, for which they are scanned once before, or to `features`. The side
-    files of the first file, `features.txt` and `queries.jsonl`, are written too.
+    Sparse LETOR files are widened to the widest, for which they are scanned first, or to `features`. The side files of
+    the first file, `features.txt` and `queries.jsonl`, are written too.
     """
     inputs = [Path(path) for path in paths]
     if not inputs:
@@ -337,7 +337,7 @@ def convert(
 
 
 def _files(inputs: Sequence[Path], options: Options) -> Files:
-    """Every file with a way to read it; those of different widths are widened to the widest."""
+    """Return every file with a function that reads it; files of different widths are widened to the widest."""
     readers = [reader_of(path) for path in inputs]
     scanned = [(path, reader.width) for path, reader in zip(inputs, readers, strict=True) if reader.width is not None]
     if options.features is None and len(scanned) > 1:
@@ -351,7 +351,7 @@ def _beside(path: Path) -> Path:
 
 
 def _known_queries(first: Path, queries: PathLike | None) -> QueryTable | None:
-    """The table given, or the one beside the first file; shards have their own."""
+    """Return the given table, or the one beside the first file unless it is a shard, which has its own."""
     if queries is not None:
         return read_queries(queries)
     return read_queries(_beside(first)) if _beside(first).is_file() and not reader_of(first).own_queries else None
