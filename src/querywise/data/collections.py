@@ -70,9 +70,9 @@ def read_collection(
 
     Args:
         folder: a folder with `corpus.jsonl`, one document per line, or `corpus.csv`, `.tsv` or `.parquet`; or such a
-        file itself.
+            file itself.
         queries: the file of queries, if it is elsewhere.
-        judgments: the file of judgments, if it is elsewhere.
+        judgements: the file of judgments, if it is elsewhere.
 
     Returns:
         A Collection, whose documents are read on demand.
@@ -119,7 +119,7 @@ def collection_of(
 
     Args:
         documents: a frame (pandas, polars, Arrow) or a list of dictionaries with a row for each document: an `id`, and
-        any fields: texts, lists of texts, numbers, dates, booleans.
+            any fields: texts, lists of texts, numbers, dates, booleans.
         queries: rows of the same kind with `id` and `text`, and optionally `class` and `group`; or texts by id.
         judgments: grades by query and document, a table with such columns, or tuples of query, document and grade.
         fields: the kinds of the fields: the path of a `fields.toml`, or Fields; None infers them from the values.

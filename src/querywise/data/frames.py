@@ -55,14 +55,14 @@ def from_arrays(
         X: a matrix, dense or sparse, or a table of pandas, polars or Arrow, whose columns give the features their
             names.
         y: one label per row, whole numbers from 0 (not relevant) up, or as `gains` says. Without labels every document
-        is unjudged; pass `.candidates` of the result to `predict`.
+            is unjudged; pass `.candidates` of the result to `predict`.
         qid: one query id per row, also as an array or table of one column. Rows may be in any order.
         group: instead, how many consecutive rows each query has, as in LightGBM, or the file with these sizes, one per
-        line. The queries' ids are then "1", "2", and so on.
+            line. The queries' ids are then "1", "2", and so on.
         document_ids: one text per row.
         feature_names: one text per column, instead of those of a table.
         gains: False, labels are grades, whole numbers from 0 up. True, they are real values from 0 up, such as click
-        rates, which are their own gains. A table gives the gain of each whole label, like LightGBM's `label_gain`.
+            rates, which are their own gains. A table gives the gain of each whole label, like LightGBM's `label_gain`.
         weight: how much each document counts in training, one number per row, above 0.
         query_weights: how much each query counts in training, in the order in which queries first appear, or by id;
             above 0.
@@ -76,7 +76,7 @@ def from_arrays(
 
     Raises:
         DataError: Lengths that do not match, no rows, labels below 0, neither `qid` nor `group`, a duplicate document
-        in a query, as in a click log, and NaN unless allowed.
+            in a query, as in a click log, and NaN unless allowed.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 0], qid=["b", "a", "b"])
@@ -117,7 +117,7 @@ def from_frame(
     Args:
         frame: the table, one row per (query, document) pair, in any order.
         label: the column of labels, whole numbers from 0 (not relevant) up. A missing label means that the document is
-        unjudged; None means that all are.
+            unjudged; None means that all are.
         qid: the column of query ids.
         document: the column of document ids, or None.
         features: the feature columns, by default every numeric column that is neither label, query id, document id,

@@ -120,7 +120,7 @@ class Judged:
         labels: one whole number per row.
         judged: which documents have a judgment; the others have label 0. None means all.
         missed: the judgments that labels cannot hold: those of documents that are not candidates, and grades below 0,
-        whose label is 0. None if they are unknown.
+            whose label is 0. None if they are unknown.
         gains: the gain of each label, from label 0 up, if labels stand for real values; None if labels are grades.
         query_weights, document_weights: how much each query and each row counts in training, relative to the others,
             above 0; None: the same.

@@ -88,7 +88,7 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
 
     Raises:
         DataError: A line that is not LETOR, and rows of a query that are not contiguous; the message names file and
-        line.
+            line.
 
     >>> import tempfile
     >>> from pathlib import Path
