@@ -1,1 +1,1 @@
-"""Weighted queries → a scoring function."""
+"""Learners: weighted queries → a scoring function."""

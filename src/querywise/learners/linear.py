@@ -1,4 +1,4 @@
-"""Linear models: one, or a table of weights, a row each."""
+"""Linear models: single ones, or a table with a row of weights for each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from querywise.data.judged import Candidates
 from querywise.runtime.arrays import Floats, Ints, sums_of_products
 from querywise.runtime.stored import FITTED, contents, floats
 
-_NOISE = 1e-12  # of the scores' size: a range below it is rounding
+_NOISE = 1e-12  # relative to the scores' size: smaller ranges are rounding errors
 
 
 def linear_scores(features: Floats, weights: Floats) -> Floats:
-    """Weighted sums, row by row in a fixed order: a document's score does not depend on how many others there are."""
+    """Return weighted sums, row by row in a fixed order, so that scores do not depend on the number of documents."""
     return sums_of_products("ij,j->i", features, weights)
 
 
@@ -29,20 +29,20 @@ class LinearModel:
         self.weights = weights
 
     def predict(self, seen: Candidates, /) -> Floats:
-        """One score per document: the weighted sum of its features."""
+        """Return one score per document: the weighted sum of its features."""
         return linear_scores(seen.features, self.weights)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
-        """Weight × value."""
+        """Return each feature's weight × value."""
         return Terms.of(seen, rows, seen.features[rows] * self.weights)
 
     def form(self) -> Linear:
-        """A weighted sum."""
+        """Return the model as a weighted sum."""
         return Linear(self.weights)
 
 
 class WeightedSum(OneModel):
-    """What linear learners share: a weight for every feature, `weights_`, in the user's units."""
+    """Base class of linear learners: `weights_` holds one weight per feature, for unscaled features."""
 
     weights_: Floats
 
@@ -52,16 +52,16 @@ class WeightedSum(OneModel):
         return linear_scores(seen.features, self.weights_)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
-        """Weight × value."""
+        """Return each feature's weight × value."""
         return Terms.of(seen, rows, seen.features[rows] * self.weights_)
 
     def form(self) -> Linear:
-        """A weighted sum."""
+        """Return the model as a weighted sum."""
         return Linear(np.asarray(self.weights_, dtype=np.float64))
 
 
 class LinearLearner(Learner, Protocol):
-    """A ranking SVM as its local models use it: its parameters, and the weights it has learned."""
+    """A ranking SVM as its local models use it: its parameters, and its learned weights."""
 
     l2: float
     loss: Literal["squared_hinge", "hinge"]
@@ -73,7 +73,7 @@ class LinearLearner(Learner, Protocol):
 
 
 class LinearModels:
-    """Linear scoring functions, their weights in the units of the features as given."""
+    """Linear scoring functions; their weights are for unscaled features."""
 
     stored = contents(weights=floats("models>0", "features"))
 
@@ -87,7 +87,7 @@ class LinearModels:
         return LinearModel(self.weights[number])
 
     def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
-        """Each query's documents under the model named for it."""
+        """Return the scores of each query's documents by the model chosen for it."""
         if len(model) == 1:
             return linear_scores(candidates.features, self.weights[model[0]])
         scores = np.empty(len(candidates.features))
@@ -97,25 +97,25 @@ class LinearModels:
         return scores
 
     def scores(self, candidates: Candidates, /) -> Floats:
-        """Documents × models."""
+        """Return scores, documents × models."""
         return candidates.features @ self.weights.T
 
     def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
-        """Each query's documents under its own mixture of the models, each model's scores brought to 0 … 1 there."""
+        """Return scores by each query's own mixture of models, each model's scores scaled to 0 … 1 within the query."""
         scores = np.empty(len(candidates.features))
         for query, share in enumerate(shares):
             rows = candidates.rows(query)
             if rows.stop > rows.start:
                 documents = candidates.features[rows]
                 mixed = linear_scores(documents, self.mixture(documents, share))
-                # A mixture scores its documents from 0 to its models' shares; an offset moves all alike.
+                # A mixture's scores start at the sum of its models' minima; subtracting an offset changes no order.
                 scores[rows] = mixed - mixed.min()
         return scores
 
     def mixture(self, documents: Floats, share: Floats) -> Floats:
-        """The weights of a mixture of the models on one query's documents: Σ_i share_i w_i / range_i.
+        """Return the weights of a mixture of models on one query's documents: Σ_i share_i w_i / range_i.
 
-        A model that scores all of them alike has no range, and is left out.
+        A model that scores all documents alike has no range and is skipped.
         """
         used = np.flatnonzero(share)
         weights = self.weights[used]

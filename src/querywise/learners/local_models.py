@@ -1,4 +1,4 @@
-"""Local models of any learner: each trained on its own, in a thread."""
+"""Local models of any learner, each trained separately in a thread."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from querywise.runtime.resume import finish_calls
 from querywise.runtime.stored import Absent, Known, Several, Starts, Text, contents, floats, ints, part, require
 
 _WORTH = ("gains", "query_weights", "document_weights")
-_NOISE = 1e-12  # of the scores' size: a range below it is rounding
+_NOISE = 1e-12  # relative to the scores' size: smaller ranges are rounding errors
 
 
 class FittedModels:
-    """Fitted rankers of any kind, side by side."""
+    """Several fitted rankers of any kind as models."""
 
     stored = contents(rankers=Several(part(Ranker), "models>0"))
 
@@ -41,7 +41,10 @@ class FittedModels:
         return said.everyone if is_one_model else Opaque(ranker)
 
     def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
-        """Each query's documents under the model named for it; queries that share a model are scored together."""
+        """Return the scores of each query's documents by the model chosen for it.
+
+        Queries that share a model are batched.
+        """
         scores = np.empty(len(candidates.features))
         owner = candidates.query_of_row
         for number in np.unique(model):
@@ -50,11 +53,11 @@ class FittedModels:
         return scores
 
     def scores(self, candidates: Candidates, /) -> Floats:
-        """Documents × models."""
+        """Return scores, documents × models."""
         return side_by_side([ranker.predict(candidates) for ranker in self.rankers])
 
     def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
-        """Each query's documents under its own mixture of the models, each model's scores brought to 0 … 1 there."""
+        """Return scores by each query's own mixture of models, each model's scores scaled to 0 … 1 within the query."""
         every = self.scores(candidates)
         scores = np.empty(len(candidates.features))
         for query, share in enumerate(shares):
@@ -69,14 +72,14 @@ class FittedModels:
 
 
 def side_by_side(scores: Sequence[Floats]) -> Floats:
-    """Documents × models: the scores of each. For a few documents numpy's column_stack takes three times as long."""
+    """Return documents × models; for a few documents this is three times as fast as numpy's column_stack."""
     return np.ascontiguousarray(np.array(scores).T)
 
 
 class PreparedRows:
-    """A learner fitted on all queries, which trains a local model for each weighting of them on its own.
+    """A learner fitted on all queries that trains a separate local model for each weighting of them.
 
-    A learner with a method `local` sets how its local models are trained, given the global one.
+    A learner with a method `local` decides how its local models are trained, given the global model.
     """
 
     stored = contents(
@@ -94,11 +97,11 @@ class PreparedRows:
         self.learner = learner
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Train the global model and remember the training queries."""
+        """Train the global model and store the training queries."""
         self.everyone_ = unfitted(self.learner).fit(data, valid=valid)
         self.features_, self.labels_ = data.candidates.features, data.labels
         self.starts_, self.query_ids_ = data.candidates.starts, data.candidates.query_ids
-        # Only what the data has, and most have none: folders of models without are those of earlier versions.
+        # Only what the data has, usually nothing: folders of earlier versions have none of these either.
         if data.gains is not None:
             self.gains_ = data.gains
         if data.query_weights is not None:
@@ -108,26 +111,26 @@ class PreparedRows:
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """The global model is of the learner's class, and values of labels are what training data could have."""
+        """Check that the global model has the learner's class and that values of labels are valid training data."""
         require_alike(self.learner, self.everyone_, "PreparedRows.everyone_")
         if hasattr(self, "gains_"):
             checked_gains(self.gains_, self.labels_)
 
     @property
     def everyone(self) -> Learner:
-        """The global model: prior, back-off."""
+        """The global model, used as the prior and as the fallback."""
         return self.everyone_
 
     def gathered(self) -> Self:
-        """Itself: nothing is kept by workers."""
+        """Return itself: workers keep nothing."""
         return self
 
     def gradients(self) -> None:
-        """None: not known for this learner."""
+        """Return None: gradients are unknown for this learner."""
         return
 
     def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> FittedModels:
-        """One model per row. A row without a query that has pairs, or with all of them alike, is the global model."""
+        """Train one model per row. A row whose queries have no pairs, or all weigh the same, gets the global model."""
         local = self.learner.local(self.everyone_) if isinstance(self.learner, TeachesLocally) else self.learner
         worth: dict[str, Any] = {name: getattr(self, f"{name}_", None) for name in _WORTH}
         data = Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_, **worth)
@@ -144,21 +147,21 @@ class PreparedRows:
 
 
 def _local(queries: Ints, weights: Floats, learner: Learner, data: Judged) -> Learner:
-    """A learner trained on some queries with their weights."""
+    """Return a learner trained on some queries with their weights."""
     return unfitted(learner).fit(data.select(queries), query_weights=weights)
 
 
 def prepared(learner: Learner, data: Training, valid: Judged | None) -> Prepared:
-    """A learner prepared for local models: by its own `prepare` where it has one, else row by row."""
+    """Return a learner prepared for local models, by its own `prepare` if it has one, else row by row."""
     if isinstance(data, Judged):
-        data.candidates.require_moderate()  # views of queries have no place for missing values, whatever the learner
+        data.candidates.require_moderate()  # views of queries cannot handle missing values, whatever the learner
     if isinstance(learner, Preparing):
         return learner.prepare(data)
     return PreparedRows(learner).fit(data.load(), valid=valid)
 
 
 def require_alike(learner: Learner, fitted: Learner, where: str) -> None:
-    """Refuse a fitted learner of another class than the one it was made of; the same holds for those inside them."""
+    """Raise WrongValueError unless a fitted learner and its unfitted original have the same class, recursively."""
     require(type(learner) is type(fitted), f"{where} is of another class than its learner")
     if hasattr(learner, "learner") and hasattr(fitted, "learner"):
         require_alike(learner.learner, fitted.learner, where)

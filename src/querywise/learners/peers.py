@@ -1,4 +1,4 @@
-"""Boosted trees of other libraries, trained as their users train them, which ours are compared with.
+"""Boosted trees of other libraries, trained as their users would, for comparison.
 
 XGBoost's ranking objectives [chen2016]_ and CatBoost's ranking losses [prokhorenkova2018]_.
 """
@@ -24,14 +24,14 @@ from querywise.runtime.threads import cores
 
 _INSTALL = "pip install 'querywise[peers]'"
 _LEAST = {"trees": 1, "depth": 1, "patience": 1, "stop_at": 1, "bag": 1, "seed": 0}
-_SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag, as LambdaMART has it
-_LARGEST_GRADE = 31  # above it, XGBoost's gain of a grade is too large to be a number
+_SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag, as in LambdaMART
+_LARGEST_GRADE = 31  # for higher grades, XGBoost's gain overflows
 OBJECTIVES = ("rank:ndcg", "rank:map", "rank:pairwise")
 MODES = ("Classic", "NDCG", "MAP")
 
 
 class LibraryTable(NamedTuple):
-    """A table as other libraries take it: features, grades, and the number of each row's query."""
+    """A table in the form that other libraries accept: features, grades, and the index of each row's query."""
 
     features: Floats
     labels: Ints
@@ -39,13 +39,15 @@ class LibraryTable(NamedTuple):
 
     @staticmethod
     def of(data: Judged) -> LibraryTable:
-        """The documents of a judged set."""
+        """Return the documents of a judged set."""
         return LibraryTable(data.candidates.features, data.labels, data.candidates.query_of_row)
 
 
 @dataclass(eq=False, repr=False)
 class Peer(OneModel):
-    """Boosted trees of another library, to compare with; a subclass says how one forest is grown and asked for scores.
+    """Base class of other libraries' boosted trees, for comparison.
+
+    A subclass defines how a forest is grown and scores.
 
     trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
     `patience` trees.
@@ -73,7 +75,7 @@ class Peer(OneModel):
     library: ClassVar[str]
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Grow the forests; with `valid`, each until its NDCG@`stop_at` there no longer rises."""
+        """Grow the forests; with `valid`, each until its NDCG@`stop_at` on it no longer rises."""
         check_bounds(type(self).__name__, vars(self), _LEAST, depth=16)
         data.require_preferences()
         if data.gains is not None or data.query_weights is not None or data.document_weights is not None:
@@ -91,7 +93,7 @@ class Peer(OneModel):
         return self
 
     def _predict(self, seen: Candidates, /) -> Floats:
-        """The mean over the forests."""
+        """Return the mean score over the forests."""
         if not len(seen.features):
             return np.zeros(0)
         total = np.zeros(len(seen.features))
@@ -101,31 +103,31 @@ class Peer(OneModel):
 
     @property
     def nbytes(self) -> int:
-        """How large the model is, as Python would store it."""
+        """The size of the pickled model, in bytes."""
         return len(pickle.dumps(self._forests))
 
     @abstractmethod
     def _grown(self, library: Any, train: LibraryTable, valid: LibraryTable | None, seed: int) -> Any:
-        """One forest."""
+        """Grow one forest."""
 
     @abstractmethod
     def _scores(self, forest: Any, features: Floats) -> Floats:
-        """The scores of one forest."""
+        """Return the scores of one forest."""
 
     def _threads(self) -> int:
         return cores() if self.threads is None else self.threads
 
 
 def installed(library: str) -> ModuleType:
-    """Another library, loaded now; refused where it is not installed."""
+    """Import another library. Raise DataError if it is not installed."""
     return Package(library, _INSTALL).load(f"The method {library}")
 
 
 @dataclass(eq=False, repr=False)
 class XGBoost(Peer):
-    """Boosted trees by XGBoost's ranking objectives: a `Peer`, refused also grades above 31.
+    """Boosted trees trained with XGBoost's ranking objectives: a `Peer`. Grades above 31 also raise DataError.
 
-    objective: what the trees optimise. For rank:map every grade above 0 is a 1.
+    objective: what the trees optimize. For rank:map every grade above 0 is a 1.
     bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each tree
     sees a random half of the features.
     """
@@ -175,10 +177,10 @@ class XGBoost(Peer):
 
 @dataclass(eq=False, repr=False)
 class CatBoost(Peer):
-    """Symmetric boosted trees by CatBoost's YetiRank: a `Peer`.
+    """Symmetric boosted trees trained with CatBoost's YetiRank: a `Peer`.
 
     depth: splits between the root and a leaf, from 1 to 16.
-    mode: what YetiRank optimises: pairs near each other as in its paper, NDCG, or MAP, for which every grade above 0
+    mode: what YetiRank optimizes: pairs near each other as in its paper, NDCG, or MAP, for which every grade above 0
     is a 1.
     """
 

@@ -1,4 +1,4 @@
-"""Regression: kernel ridge, and two numbers per query or a monotone function that aTVT transforms targets by.
+"""Regression: kernel ridge, and aTVT's transformations of targets, either two numbers per query or a monotone function.
 
 **Weighted kernel ridge regression** is a function in a kernel's space, and its norm there.
 
@@ -46,28 +46,29 @@ from querywise.runtime.threads import one_blas_thread
 Kernel = Literal["gaussian", "linear"]
 _KERNELS = ("gaussian", "linear")
 _MODERATE = Number(above=1e-150, most=1e150)
-_BLOCK = 4_000_000  # values of a kernel in memory at a time
-_KEPT = 100_000_000  # values of the training rows' coordinates that are remembered rather than computed again
-_FLAT = 1e-10  # of the largest: directions of landmarks whose eigenvalue is below it are left out
+_BLOCK = 4_000_000  # kernel values in memory at a time
+_KEPT = 100_000_000  # coordinates of training rows that are cached rather than recomputed
+_FLAT = 1e-10  # relative to the largest: landmark directions with smaller eigenvalues are dropped
 Penalty = Literal["l2", "l1"]
-_CONSTANT = 1e-18  # of Σh²: a scatter of h below it is rounding, h is constant
+_CONSTANT = 1e-18  # relative to Σh²: if the scatter of h is smaller, it is a rounding error and h is constant
 LARGEST = 1e100  # stands for infinity
-_ROUNDING = 1e-12  # of the terms a slope is made of: one below it is none
+_ROUNDING = 1e-12  # relative to the terms of a slope: smaller slopes count as 0
 
 
 @dataclass(eq=False, repr=False)
 class KernelRidge(Estimator):
-    """A smooth function of standardised features.
+    """A smooth function of standardized features.
 
     Args:
         l2: λ, the penalty on the function's norm; the larger, the smoother.
         kernel: gaussian is 1 + exp(−‖x − z‖² / (2 d width²)), d the number of features; linear is 1 + x·z. The 1 is for
-            the intercept, which is penalised too.
-        width: of the gaussian kernel; the wider, the smoother.
-        exact: up to so many rows every training row takes part; beyond, `landmarks` of them.
-        seed: draws the landmarks, once.
+            the intercept, which is penalized too.
+        width: the width of the gaussian kernel; the wider, the smoother.
+        exact: with up to this many rows every training row is used; with more, `landmarks` of them.
+        seed: the seed for drawing the landmarks.
 
-    Fitting again on the very same features reuses what does not depend on targets and weights, landmarks among it.
+    Fitting again on the same array of features reuses what does not depend on targets and weights, such as the
+    landmarks.
     """
 
     l2: float = 1.0
@@ -104,18 +105,18 @@ class KernelRidge(Estimator):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """A linear kernel has a coefficient for every feature and one more, another kernel one for every point."""
+        """Check the number of coefficients: features plus one for a linear kernel, else the number of points."""
         require(self.kernel == "linear" or "points" in known.sizes, "KernelRidge.points_ is missing")
         terms = known.sizes["features"] + 1 if self.kernel == "linear" else known.sizes["points"]
         known.tie("terms", terms, "KernelRidge.coefficients_")
 
     def predict(self, features: Floats, /) -> Floats:
-        """The value of h for every row."""
+        """Return the value of h for every row."""
         if not hasattr(self, "coefficients_"):
             raise NotFittedError(self)
         found = np.zeros(len(features))
         for rows in self._blocks(len(features)):
-            # Row by row in a fixed order: a document's value does not depend on how many others there are.
+            # Row by row in a fixed order, so that values do not depend on the number of documents.
             found[rows] = np.einsum("ij,j->i", self._inside(features[rows]), self.coefficients_)
         return found
 
@@ -125,7 +126,7 @@ class KernelRidge(Estimator):
         return self.squared_norm_
 
     def _place(self, features: Floats) -> None:
-        """Learn the scale and choose the points h is a combination of."""
+        """Learn the scale and choose the points that h is a combination of."""
         self.scaling_ = Scaling.learn(features, "standard")
         self._coordinates = None
         if self.kernel == "gaussian":
@@ -133,7 +134,7 @@ class KernelRidge(Estimator):
             if not self._is_exact(features):
                 rng = np.random.default_rng(self.seed)
                 drawn = np.sort(rng.choice(len(features), min(self.landmarks, len(features)), replace=False))
-                chosen = by_coordinates(self.scaling_.apply(features))[drawn]  # whatever the order of the rows
+                chosen = by_coordinates(self.scaling_.apply(features))[drawn]  # independent of the order of the rows
             self.points_ = self.scaling_.apply(features[chosen])
             if not self._is_exact(features):
                 with one_blas_thread():
@@ -156,7 +157,7 @@ class KernelRidge(Estimator):
         self.squared_norm_ = float(self.coefficients_ @ kernel @ self.coefficients_)
 
     def _fit_coordinates(self, features: Floats, targets: Floats, weights: Floats) -> None:
-        """Ridge regression on coordinates in which the kernel is a scalar product."""
+        """Fit ridge regression on coordinates in which the kernel is a scalar product."""
         width = 1 + features.shape[1] if self.kernel == "linear" else self.whitening_.shape[1]
         remembered = len(features) * width <= _KEPT
         if self._coordinates is None and remembered:
@@ -185,7 +186,7 @@ class KernelRidge(Estimator):
         return inside if self.kernel == "linear" else inside @ self.whitening_
 
     def _inside(self, features: Floats) -> Floats:
-        """What the coefficients multiply: the kernel with every point, or the features themselves and a 1."""
+        """Return what the coefficients multiply: the kernel with every point, or a 1 and the features themselves."""
         scaled = self.scaling_.apply(features)
         if self.kernel == "linear":
             return np.hstack([np.ones((len(scaled), 1)), scaled])
@@ -223,18 +224,18 @@ class Transforms(NamedTuple):
 
     @staticmethod
     def none(queries: int) -> Transforms:
-        """α = 1 and β = 0: plain regression."""
+        """Return α = 1 and β = 0: plain regression."""
         return Transforms(np.ones(queries), np.zeros(queries))
 
     def then(self, later: Transforms) -> Transforms:
-        """Both, one after the other: of α y + β, later.α (α y + β) + later.β."""
+        """Return the composition of both: of α y + β and then later.α (α y + β) + later.β."""
         return Transforms(later.scale * self.scale, later.scale * self.shift + later.shift)
 
 
 class _Sums(NamedTuple):
-    """What a query's problem depends on, in a = α − 1 and b = β: residuals e = y − h.
+    """The sums that a query's problem depends on, in a = α − 1 and b = β, with residuals e = y − h.
 
-    About the means: a query whose h hardly changes beside its level would lose all digits otherwise.
+    They are taken about the means: otherwise a query whose h varies little compared to its level would lose all digits.
     """
 
     n: Floats
@@ -242,7 +243,7 @@ class _Sums(NamedTuple):
     scatter: Floats  # Σ(h − mean)²
     level: Floats  # the mean of e
     slant: Floats  # Σ(h − mean) e
-    size: Floats  # of the terms in the sums, to tell rounding from slopes
+    size: Floats  # magnitude of the terms in the sums, to tell rounding errors from slopes
     h_size: Floats
 
 
@@ -256,7 +257,10 @@ def transforms(
     penalty: Penalty,
     nonnegative: bool = True,
 ) -> Transforms:
-    """The best (α, β) of every query; rows `starts[q]:starts[q + 1]` are query q's. `nonnegative`: α ≥ 0."""
+    """Return the best (α, β) of every query; rows `starts[q]:starts[q + 1]` are query q's.
+
+    `nonnegative` means α ≥ 0.
+    """
     solve = _ridge if penalty == "l2" else _lasso
     held = min(scale_penalty, LARGEST), min(shift_penalty, LARGEST)
     a, b = solve(_sums(targets, fitted, starts), *held, -1.0 if nonnegative else -np.inf)
@@ -266,7 +270,7 @@ def transforms(
 def squared_errors(
     targets: Floats, fitted: Floats, starts: Ints, found: Transforms, weights: Floats | None = None
 ) -> float:
-    """Σ_q Σ_j (y − β_q − α_q h)², each row times its weight where there are some."""
+    """Return Σ_q Σ_j (y − β_q − α_q h)², each row times its weight, if any."""
     sizes = np.diff(starts)
     errors = targets - np.repeat(found.shift, sizes) - np.repeat(found.scale, sizes) * fitted
     return float(errors @ errors if weights is None else (weights * errors) @ errors)
@@ -280,7 +284,7 @@ def penalties(
     penalty: Penalty,
     weights: Floats | None = None,
 ) -> float:
-    """λ_α ‖α − 1‖_p^p + λ_β ‖β‖_p^p, each query times its weight where there are some."""
+    """Return λ_α ‖α − 1‖_p^p + λ_β ‖β‖_p^p, each query times its weight, if any."""
     power = 2 if penalty == "l2" else 1
     away, shift = np.abs(found.scale - 1) ** power, np.abs(found.shift) ** power
     if weights is not None:
@@ -311,7 +315,7 @@ def _sums(targets: Floats, fitted: Floats, starts: Ints) -> _Sums:
 
 
 def _ridge(sums: _Sums, scale_penalty: float, shift_penalty: float, least: float) -> tuple[Floats, Floats]:
-    """P = 2: the normal equations in (α − 1, β); where α − 1 would be below `least`, β anew."""
+    """Solve P = 2: the normal equations in (α − 1, β); if α − 1 would be below `least`, β is recomputed."""
     zero = np.zeros_like(sums.n)
     a, unique = _slope(sums, zero, zero, scale_penalty, shift_penalty)
     a = np.maximum(np.where(unique, a, 0.0), least)
@@ -321,9 +325,9 @@ def _ridge(sums: _Sums, scale_penalty: float, shift_penalty: float, least: float
 def _slope(
     sums: _Sums, pull_a: Floats | float, pull_b: Floats | float, extra_a: float, extra_b: float
 ) -> tuple[Floats, Bools]:
-    """The a of the solution of [Σh² + λ, Σh; Σh, n + μ] (a, b) = (Σhe, Σe) − pulls, and where it is unique.
+    """Return the a of the solution of [Σh² + λ, Σh; Σh, n + μ] (a, b) = (Σhe, Σe) − pulls, and where it is unique.
 
-    b is eliminated by hand, so that no two large numbers are subtracted.
+    b is eliminated analytically, so that no two large numbers are subtracted.
     """
     total = np.maximum(sums.n, 1) + extra_b
     bottom = sums.scatter + extra_a + sums.n * sums.mean**2 * (extra_b / total)
@@ -333,16 +337,16 @@ def _slope(
 
 
 def _shift(sums: _Sums, a: Floats, pull_b: Floats | float, extra_b: float) -> Floats:
-    """The best b at a given a."""
+    """Return the best b for a given a."""
     right = sums.n * (sums.level - sums.mean * a) - pull_b
     return np.divide(right, sums.n + extra_b, out=np.zeros_like(a), where=sums.n > 0)
 
 
 def _lasso(sums: _Sums, scale_penalty: float, shift_penalty: float, least: float) -> tuple[Floats, Floats]:
-    """P = 1: on each of twelve faces, a < 0, a = 0, a > 0 or α = 0 by b < 0, b = 0 or b > 0, the minimum is explicit.
+    """Solve P = 1: on each of twelve faces, a < 0, a = 0, a > 0 or α = 0 by b < 0, b = 0 or b > 0, explicitly.
 
-    The minimum of all is the face's whose own satisfies the conditions of optimality; those nearest a = 0 come first.
-    Without a least a there is no boundary, and the faces are nine.
+    The overall minimum is that of the face whose own satisfies the optimality conditions; faces nearest a = 0 come
+    first. Without a lower bound on a there is no boundary, and nine faces remain.
     """
     zero = np.zeros_like(sums.n)
     best_a, best_b, best = zero.copy(), zero.copy(), np.full(len(zero), np.inf)
@@ -362,7 +366,7 @@ def _lasso(sums: _Sums, scale_penalty: float, shift_penalty: float, least: float
 def _on_face(
     sums: _Sums, scale_penalty: float, shift_penalty: float, a_sign: int | None, b_sign: int, least: float
 ) -> tuple[Floats, Floats, Bools]:
-    """The minimum for these signs, and whether it has them."""
+    """Return the minimum for these signs, and whether it has them."""
     zero = np.zeros_like(sums.n)
     pull_a, pull_b = (a_sign or 0) * scale_penalty / 2, b_sign * shift_penalty / 2
     inside = np.ones(len(zero), np.bool_)
@@ -383,7 +387,7 @@ def _on_face(
 
 
 def _objective(sums: _Sums, a: Floats, b: Floats, scale_penalty: float, shift_penalty: float) -> Floats:
-    """The objective without what does not depend on (a, b)."""
+    """Return the objective without the terms that do not depend on (a, b)."""
     square = sums.n * (b + sums.mean * a - sums.level) ** 2 + sums.scatter * a**2 - 2 * sums.slant * a
     total: Floats = square + scale_penalty * np.abs(a) + shift_penalty * np.abs(b)
     return total
@@ -392,7 +396,7 @@ def _objective(sums: _Sums, a: Floats, b: Floats, scale_penalty: float, shift_pe
 def _is_optimal(
     sums: _Sums, a: Floats, b: Floats, scale_penalty: float, shift_penalty: float, a_sign: int | None, b_sign: int
 ) -> Bools:
-    """Whether no direction leaves the face downhill; along it the point is the minimum already."""
+    """Return whether no direction leaves the face downhill, given that the point is the face's minimum."""
     slope_b = 2 * sums.n * (b + sums.mean * a - sums.level) if b_sign == 0 else -b_sign * shift_penalty
     slope_a = 2 * (sums.scatter * a - sums.slant) + sums.mean * slope_b
     noise_a, noise_b = _ROUNDING * sums.h_size, _ROUNDING * sums.size
@@ -407,14 +411,14 @@ def _is_optimal(
 
 
 class Bent(NamedTuple):
-    """Targets under the best functions, and λ Σ (t(y) − y)² of all groups."""
+    """Targets transformed by the best functions, and λ Σ (t(y) − y)² over all groups."""
 
     targets: Floats
     penalty: float
 
 
 def bent(targets: Floats, fitted: Floats, starts: Ints, penalty: float) -> Bent:
-    """The targets of every group under its best function; rows `starts[g]:starts[g + 1]` are group g's."""
+    """Return the targets of every group under its best function; rows `starts[g]:starts[g + 1]` are group g's."""
     found, cost = targets.copy(), 0.0
     if penalty >= LARGEST:
         return Bent(found, 0.0)
@@ -431,7 +435,7 @@ def bent(targets: Floats, fitted: Floats, starts: Ints, penalty: float) -> Bent:
 
 
 def nearest_lines(before: Floats, after: Floats, starts: Ints) -> Transforms:
-    """α and β of the line nearest to each group's change of targets; α is 1 where all its targets are equal."""
+    """Return α and β of the line nearest to each group's change of targets; α is 1 if its targets are all equal."""
     sizes = np.diff(starts)
     owner = np.repeat(np.arange(len(sizes)), sizes)
     count = np.maximum(sizes, 1)

@@ -1,4 +1,4 @@
-"""Query weights: how much each training query counts, relative to the others; of one model, or of many as rows of V."""
+"""Query weights: the relative weight of each training query, for one model or for many as rows of V."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads, slices
 
-_BLOCK = 256  # rows in hand at a time
+_BLOCK = 256  # rows processed at a time
 
 
 def check_query_weights(weights: Floats | None, data: Training, *, documents: bool = False) -> Floats:
-    """One finite, non-negative number per query: the one given times that of the data; without any, all count the same.
+    """Return one finite non-negative number per query: the given weight times that of the data, 1 by default.
 
-    documents: whether the learner has a place for document weights; without one they are refused.
+    `documents` says whether the learner can use document weights; if not, they raise DataError.
     """
     if data.document_weights is not None and not documents:
         raise DataError(
@@ -45,7 +45,7 @@ def check_query_weights(weights: Floats | None, data: Training, *, documents: bo
 
 
 def weighed(rows: csr_array, weights: Floats | None) -> csr_array:
-    """Rows of V with the weights that the data has for its queries multiplied in: u_i v_i."""
+    """Return rows of V multiplied by the data's query weights: u_i v_i."""
     if weights is None:
         return rows
     return csr_array((rows.data * weights[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
@@ -53,9 +53,9 @@ def weighed(rows: csr_array, weights: Floats | None) -> csr_array:
 
 @dataclass(frozen=True)
 class WeightRows:
-    """Row i has `shares[pointers[i]:pointers[i + 1]]` of the queries in `queries` at the same places.
+    """Row i has `shares[pointers[i]:pointers[i + 1]]` of the queries at the same positions of `queries`.
 
-    A sparse matrix as plain arrays, which are faster where every predicted query takes one row.
+    This is a sparse matrix as plain arrays, which are faster if every predicted query takes one row.
     """
 
     pointers: Ints
@@ -65,17 +65,17 @@ class WeightRows:
 
     @staticmethod
     def of(query_weights: csr_array, pairs: Ints, count: Literal["query", "pair"]) -> WeightRows:
-        """Relative weights made to count every query, or every pair, the same; 0 for queries without pairs."""
+        """Return relative weights that count every query, or every pair, equally; 0 for queries without pairs."""
         if query_weights.shape[1] != len(pairs):
             raise DataError(f"There are {len(pairs)} training queries but weights for {query_weights.shape[1]}.")
         given = query_weights.data
-        if len(given) and not (given.min() >= 0 and given.max() < np.inf):  # what is no number is neither
+        if len(given) and not (given.min() >= 0 and given.max() < np.inf):  # NaN fails both comparisons
             raise DataError("Query weights are finite numbers from 0 up.")
         queries = query_weights.indices.astype(np.int64, copy=False)
         pointers = query_weights.indptr.astype(np.int64, copy=False)
         counts = pairs[queries]
         shares = given * (counts if count == "pair" else counts > 0)
-        if len(pointers) == 2:  # added up one after the other, as below
+        if len(pointers) == 2:  # summed sequentially, as below
             total = shares.cumsum()[-1] if len(shares) else 0.0
             return WeightRows(pointers, queries, shares / (total if total > 0 else 1.0), len(pairs))
         rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
@@ -92,7 +92,7 @@ class WeightRows:
         return np.bincount(rows, weights=self.shares, minlength=len(self)) > 0
 
     def select(self, rows: slice | Ints) -> WeightRows:
-        """Some rows; all of them are themselves."""
+        """Return some rows; all of them are returned uncopied."""
         numbers = np.arange(len(self))[rows]
         if len(numbers) == len(self):
             return self
@@ -100,37 +100,37 @@ class WeightRows:
         return WeightRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data, self.columns)
 
     def of_queries(self, first: int, last: int) -> WeightRows:
-        """All rows, with the queries from `first` to before `last` alone, which are numbered from 0 then."""
+        """Return all rows restricted to the queries from `first` to before `last`, renumbered from 0."""
         inside = (self.queries >= first) & (self.queries < last)
         pointers = np.concatenate([[0], np.cumsum(inside)])[self.pointers]
         return WeightRows(pointers, self.queries[inside] - first, self.shares[inside], last - first)
 
     def matrix(self) -> csr_array:
-        """As a sparse matrix."""
+        """Return the rows as a sparse matrix."""
         return csr_array((self.shares, self.queries, self.pointers), shape=(len(self), self.columns))
 
     def times(self, table: Floats) -> Floats:
-        """Rows of the product with a table that has a row per query."""
+        """Return the product with a table that has a row per query."""
         if len(self) == 1:
-            one: Floats = np.einsum("i,ij->j", self.shares, table[self.queries])  # faster than a call of BLAS
+            one: Floats = np.einsum("i,ij->j", self.shares, table[self.queries])  # faster than a BLAS call
             return one[None, :]
         matrix = self.matrix()
         return np.concatenate(in_threads(lambda block: matrix[block] @ table, slices(len(self), _BLOCK)) or [table[:0]])
 
     def by_query(self) -> WeightRows:
-        """The transpose: for each query, the rows that have a share in it."""
+        """Return the transpose: for each query, the rows that have a share in it."""
         turned = self.matrix().T.tocsr()
         return WeightRows(turned.indptr.astype(np.int64), turned.indices.astype(np.int64), turned.data, len(self))
 
     def row(self, number: int) -> tuple[Ints, Floats]:
-        """The queries with weight in one row, and their shares."""
+        """Return the queries with weight in one row, and their shares."""
         place = slice(self.pointers[number], self.pointers[number + 1])
         queries, shares = self.queries[place], self.shares[place]
         counted = shares > 0
         return (queries, shares) if np.count_nonzero(counted) == len(counted) else (queries[counted], shares[counted])
 
     def distinct(self) -> tuple[Ints, Ints]:
-        """The first of every set of equal rows, and for each row which of these it is."""
+        """Return the first of every set of equal rows, and for each row the index of its set."""
         seen: dict[tuple[bytes, bytes], int] = {}
         first: list[int] = []
         which: list[int] = []

@@ -1,4 +1,4 @@
-"""A document's features within its query: z-scores and ranks among the candidates."""
+"""A document's features relative to its query: z-scores and ranks among the candidates."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.compiled import compiled
 from querywise.runtime.threads import in_threads
 
-_NOISE = 1e-12  # of the values' size: a spread below it is rounding
-_SMALLEST = -1_000  # power of two that values are divided by: squares of smaller ones are no smaller than numbers are
+_NOISE = 1e-12  # relative to the values' size: a smaller spread is a rounding error
+_SMALLEST = -1_000  # smallest power of two to divide by: squares of smaller values would underflow
 _BLOCK = 20_000  # rows at a time, in each thread
 
 
 class WithinQuery(NamedTuple):
     """Columns of numbers relative to their query.
 
-    means, spreads: a row per query; the spread is the standard deviation. z: a row per document, its distance from the
-    mean in spreads. ranks: the share of the query's other documents it is above, those level with it counting half.
-    Where all are level, up to rounding, z is 0 and the rank ½.
+    Attributes:
+        means, spreads: a row per query; the spread is the standard deviation.
+        z: a row per document, its distance from the mean in spreads.
+        ranks: the share of the query's other documents that it is above, ties counting half. If all are tied, up to
+            rounding, z is 0 and the rank ½.
     """
 
     means: Floats
@@ -32,11 +34,11 @@ class WithinQuery(NamedTuple):
 
 
 def within_query(values: Floats, candidates: Candidates, *, ranks: bool = True) -> WithinQuery:
-    """The z-score and rank of every row of `values`, one per document, within its query.
+    """Return the z-score and rank of every row of `values`, one per document, within its query.
 
-    ranks: whether they are wanted; without them there are no rows of ranks.
+    With `ranks=False` there are no rows of ranks.
 
-    The order of a query's documents, and which queries are beside it, change no bit.
+    Results are bit-identical for any order of a query's documents, and whatever other queries are present.
 
     >>> two = Candidates(np.array([[1.0], [3.0], [7.0]]), np.array([0, 2, 3]), ("a", "b"))
     >>> found = within_query(two.features, two)
@@ -49,10 +51,11 @@ def within_query(values: Floats, candidates: Candidates, *, ranks: bool = True) 
     def stand(block: tuple[int, int]) -> None:
         for query in range(*block):
             rows = candidates.rows(query)
-            own, level = values[rows].copy(), np.empty(values.shape[1], np.bool_)  # quicker than a view for kernels
+            # faster than passing a view to kernels
+            own, level = values[rows].copy(), np.empty(values.shape[1], np.bool_)
             if not len(own):
                 continue
-            # Sorted by numpy, which takes less time than sorting in a kernel.
+            # numpy sorts faster than a kernel.
             order = np.argsort(own, axis=0, kind="stable") if ranks else None
             ascending = np.sort(own, axis=0) if order is None else np.take_along_axis(own, order, axis=0)
             _stand(own, ascending, level, found.means[query], found.spreads[query], found.z[rows])
@@ -66,19 +69,19 @@ def within_query(values: Floats, candidates: Candidates, *, ranks: bool = True) 
 
 @compiled
 def _stand(values: Floats, ascending: Floats, level: Bools, means: Floats, spreads: Floats, z: Floats) -> None:
-    """One query: how each value stands in its column, whose values are also given in `ascending` order.
+    """Compute one query's z-scores, given its values both in row order and in `ascending` order per column.
 
-    On the way out `ascending` is divided by powers of two, and `level` says where all values of a column are.
+    Afterwards `ascending` is divided by powers of two, and `level` says whether all values of a column are tied.
     """
     count, columns = values.shape
     powers, down = np.empty(columns, np.int64), np.empty(columns)
     for column in range(columns):
-        # Divided by a power of two, which is exact, so that no square is too large.
+        # Dividing by a power of two is exact, and keeps squares from overflowing.
         largest = max(abs(ascending[0, column]), abs(ascending[-1, column]))
         powers[column] = max(math.frexp(largest)[1], _SMALLEST)
         down[column] = math.ldexp(1.0, -powers[column])
         means[column] = spreads[column] = 0.0
-    for place in range(count):  # from the smallest on, so that the order of the documents does not show
+    for place in range(count):  # from the smallest on, so that the order of the documents does not matter
         for column in range(columns):
             ascending[place, column] *= down[column]
             means[column] += ascending[place, column]
@@ -103,7 +106,7 @@ def _stand(values: Floats, ascending: Floats, level: Bools, means: Floats, sprea
 
 @compiled
 def _rank(ascending: Floats, order: Ints, level: Bools, ranks: Floats) -> None:
-    """The ranks of one query from its values in ascending order and the rows they are in; ½ where all are level."""
+    """Compute one query's ranks from its values in ascending order and their rows; ½ if all are tied."""
     count = len(order)
     for column in range(order.shape[1]):
         start = 0

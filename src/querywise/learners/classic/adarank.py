@@ -1,9 +1,9 @@
-"""AdaRank: a sum of single features that boosts a ranking measure itself, one feature a round [xu2007]_.
+"""AdaRank: boosting of single features that optimizes a ranking measure directly, one feature per round [xu2007]_.
 
     P_i ∝ v_i exp(−E_i(f)),   k = argmax Σ_i P_i E_i(h_k),   α = ½ ln(Σ_i P_i (1 + E_i(h_k)) / Σ_i P_i (1 − E_i(h_k)))
 
-E_i is the measure of query i, f = Σ α h the ranker so far, and a weak ranker h is a feature in either direction: the
-queries that f ranks badly decide which feature comes next.
+E_i is the measure of query i, f = Σ α h the ranker so far, and a weak ranker h is a feature in either direction.
+Queries that f ranks badly determine the next feature.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.stored import COUNT, Whole, contents, floats, ints
 
-_SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infinitely much
+_SURE = 1 - 1e-6  # a feature that ranks every list perfectly would have infinite weight
 
 
 @dataclass(eq=False, repr=False)
 class AdaRank(WeightedSum):
-    """A linear ranker boosted from single features, each weighted by how well it ranks the queries still ranked badly.
+    """A linear ranker boosted from single features, each weighted by how well it ranks queries still ranked badly.
 
     Args:
-        rounds: at most so many. With a validation set the rounds up to its best are kept.
+        rounds: the maximum number of rounds. With a validation set, the rounds up to the best one are kept.
         measure: the boosted measure: `map`, `ndcg` or `ndcg@k`.
         repeat: as in the paper, a feature may be chosen again, and training stops when a round changes the measure of
             no query; as the best feature is often chosen twice running, that is soon. Otherwise each feature is chosen
             at most once.
-        scale: features are standardised inside, or not (`none`).
-        patience: training stops once the measure has not improved on the validation set for so many rounds.
+        scale: features are standardized inside, or not (`none`).
+        patience: training stops when the measure has not improved on the validation set for this many rounds.
 
     `weights_` are in the units of the features as given. `columns_` and `steps_` are the features in the order in which
-    they were chosen and their weights α inside, negative where small values are preferred.
+    they were chosen and their weights α on the scaled features, negative if small values are preferred.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])
@@ -64,7 +64,7 @@ class AdaRank(WeightedSum):
     )
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Add features, until nothing changes or, with `valid`, until early stopping."""
+        """Add features until nothing changes or, with `valid`, until early stopping."""
         check_counts(type(self), rounds=(self.rounds, 1), patience=(self.patience, 1))
         check_worth(self.measure)
         candidates = data.candidates
@@ -80,7 +80,7 @@ class AdaRank(WeightedSum):
         return self
 
     def local(self, everyone: Learner, /) -> AdaRank:
-        """How to train a local model: with at most as many rounds as the global one has."""
+        """Return the learner of local models: with at most as many rounds as the global model has."""
         assert isinstance(everyone, AdaRank), "the global model of this learner"
         few = unfitted(self)
         few.rounds = max(everyone.round_count_, 1)
@@ -114,13 +114,13 @@ class AdaRank(WeightedSum):
 
 
 def _alone(worth: Worth, features: Floats) -> Floats:
-    """Directions × features × queries: the measure of each query ranked by each feature, and by it in reverse."""
+    """Return directions × features × queries: the measure of each query ranked by each feature, or in reverse."""
     columns = np.ascontiguousarray(features.T)
     return np.array([[worth.of(sign * column) for column in columns] for sign in (1.0, -1.0)])
 
 
 def _next_feature(alone: Floats, shares: Floats, used: list[int]) -> tuple[int, float]:
-    """The unused feature with the highest weighted measure, the first of equals, and its weight."""
+    """Return the unused feature with the highest weighted measure, the first if tied, and its weight."""
     worth: Floats = np.einsum("dfq,q->df", alone, shares / shares.sum())
     worth[:, used] = -1.0
     backwards, column = np.unravel_index(int(np.argmax(worth)), worth.shape)

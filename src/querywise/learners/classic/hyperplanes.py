@@ -1,8 +1,7 @@
 """Multiple hyperplanes: a ranking SVM for every pair of grades, combined by Borda count [qin2007]_.
 
-Grades 0, 1, 2 make three tasks: 1 above 0, 2 above 0, 2 above 1. Each gets a hyperplane of its own, trained on the
-documents of its two grades alone. To rank a query, each hyperplane orders its documents; by Borda's count a document
-scores
+Grades 0, 1, 2 give three tasks: 1 above 0, 2 above 0, 2 above 1. Each gets its own hyperplane, trained only on the
+documents with its two grades. To rank a query, each hyperplane orders its documents; by Borda's count a document scores
 
     Σ_h (documents that h puts strictly below it − documents that h puts strictly above it)
 """
@@ -37,11 +36,11 @@ class MultipleHyperplanes(OneModel):
         l2: λ of every ranking SVM, how strongly its weights are shrunk towards 0.
         loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
         pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
-        scale: features are standardised inside, or not (`none`).
+        scale: features are standardized inside, or not (`none`).
 
-    A pair of grades that no query has together is left out. `grades_` are the pairs of grades, lower first;
-    `hyperplanes_` their weights in the units of the features as given, a row each. Every hyperplane has the same
-    weight, and scores are whole numbers: documents may tie.
+    Pairs of grades that never occur in the same query are skipped. `grades_` are the pairs of grades, lower first;
+    `hyperplanes_` holds their weights in the units of the features as given, one row each. All hyperplanes have equal
+    votes, and scores are whole numbers, so documents may tie.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0], [1.0], [2.0]], [0, 1, 2], qid=[7, 7, 7])
@@ -79,7 +78,7 @@ class MultipleHyperplanes(OneModel):
         return self
 
     def _predict(self, seen: Candidates, /) -> Floats:
-        """Over all hyperplanes, how many more documents of its query are below each one than above it."""
+        """Return the Borda counts: how many of the query's documents are below each one minus how many are above it."""
         votes = np.zeros(len(seen.features))
         for weights in self.hyperplanes_:
             scores = linear_scores(seen.features, weights)
@@ -89,12 +88,12 @@ class MultipleHyperplanes(OneModel):
         return votes
 
     def form(self) -> Refusal:
-        """None: an engine counts no votes."""
+        """Return a refusal: an engine cannot count votes."""
         return depends_on_the_list(type(self), "counts votes among the documents of the query", "Fit ranksvm instead.")
 
 
 def _of_two_grades(data: Judged, query_weights: Floats, lower: int, upper: int) -> tuple[Judged, Floats]:
-    """The documents of two grades, of the queries that have both, and the weights of these queries."""
+    """Return the documents with one of two grades, for queries that have both, and the weights of these queries."""
     candidates, kept = data.candidates, np.isin(data.labels, (lower, upper))
     sizes = np.bincount(candidates.query_of_row[kept], minlength=len(data))
     few = Candidates(candidates.features[kept], np.concatenate([[0], np.cumsum(sizes)]), candidates.query_ids)

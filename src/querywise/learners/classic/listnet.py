@@ -24,18 +24,18 @@ from querywise.runtime.stored import ANY_NUMBER, POSITIVE, contents
 from querywise.runtime.threads import one_blas_thread
 from querywise.runtime.values import is_finite_number
 
-_TARGET = 1e-14  # of the objective: where the solver stops
-_GAP = 1e-6  # of the objective: what it must prove at least, should rounding stop it before
+_TARGET = 1e-14  # relative to the objective: where the solver stops
+_GAP = 1e-6  # relative to the objective: the gap that must be proven if rounding stops the solver early
 _MAX_STEPS = 100
 _SUFFICIENT = 1e-4
 
 
 class ListNet(WeightedSum):
-    """A linear ranker trained on whole lists by the cross entropy of top-one probabilities.
+    """A linear ranker trained on whole lists with the cross entropy of top-one probabilities.
 
     Args:
         l2: λ, how strongly weights are shrunk towards 0.
-        scale: features are standardised inside, or not (`none`).
+        scale: features are standardized inside, or not (`none`).
 
     `weights_` are in the units of the features as given. `gap_` bounds how far `objective_` is from its minimum.
 
@@ -53,7 +53,7 @@ class ListNet(WeightedSum):
         self.scale = scale
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Learn the weights of every feature. There is no early stopping: `valid` is ignored."""
+        """Learn the weights of all features. There is no early stopping: `valid` is ignored."""
         if not (is_finite_number(self.l2) and self.l2 > 0):
             raise DataError(f"ListNet(l2={self.l2!r}) must be a positive number.")
         used, weights = with_pairs(data, query_weights)
@@ -66,7 +66,7 @@ class ListNet(WeightedSum):
 
 
 class _Lists:
-    """The objective over lists none of which is empty."""
+    """The objective over non-empty lists."""
 
     def __init__(self, features: Floats, data: Judged, query_weights: Floats, l2: float) -> None:
         self._features, self._starts, self._l2 = features, data.candidates.starts, l2
@@ -74,14 +74,14 @@ class _Lists:
         self._targets = np.exp(log_softmax(values_of(data), self._starts))
 
     def value_and_gradient(self, weights: Floats) -> tuple[float, Floats]:
-        """The objective and its gradient: λ w + Σ_i v_i X_iᵀ (Q_i − P_i)."""
+        """Return the objective and its gradient: λ w + Σ_i v_i X_iᵀ (Q_i − P_i)."""
         logs = log_softmax(self._features @ weights, self._starts)
         value = 0.5 * self._l2 * weights @ weights - (self._row_weights * self._targets) @ logs
         by_score = self._row_weights * (np.exp(logs) - self._targets)
         return float(value), self._l2 * weights + self._features.T @ by_score
 
     def curvature(self, weights: Floats) -> Floats:
-        """The second derivatives: λ I + Σ_i v_i (X_iᵀ diag(Q_i) X_i − m_i m_iᵀ), m_i the mean of X_i under Q_i."""
+        """Return the Hessian: λ I + Σ_i v_i (X_iᵀ diag(Q_i) X_i − m_i m_iᵀ), m_i the mean of X_i under Q_i."""
         chances = np.exp(log_softmax(self._features @ weights, self._starts))
         spread = self._features * np.sqrt(self._row_weights * chances)[:, None]
         means = np.add.reduceat(self._features * chances[:, None], self._starts[:-1], axis=0)
@@ -91,7 +91,7 @@ class _Lists:
         return curvature
 
     def solve(self) -> tuple[Floats, float, float]:
-        """Newton's method: the weights, the objective there, and the proven bound on its distance from the minimum.
+        """Run Newton's method; return the weights, the objective, and a proven bound on its distance from the minimum.
 
         The objective is λ-strongly convex, so that bound is ‖∇‖²/(2λ).
         """
@@ -111,7 +111,7 @@ class _Lists:
         return weights, value, gap
 
     def _newton_step(self, weights: Floats, value: float, gradient: Floats) -> Floats | None:
-        """The weights after a step, halved until it descends enough; None where only rounding is left."""
+        """Return the weights after a step, halved until it descends enough; None if only rounding error is left."""
         curvature = self.curvature(weights)
         if not (np.isfinite(curvature).all() and np.isfinite(gradient).all()):
             raise SolverError(
@@ -131,7 +131,7 @@ class _Lists:
 
 
 def log_softmax(scores: Floats, starts: Ints) -> Floats:
-    """The logarithm of each document's share of its list's exponentials; no list is empty.
+    """Return the log-softmax of the scores within each list; no list may be empty.
 
     >>> np.exp(log_softmax(np.array([0.0, np.log(3.0), 5.0]), np.array([0, 2, 3])))
     array([0.25, 0.75, 1.  ])

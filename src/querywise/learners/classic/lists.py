@@ -1,4 +1,4 @@
-"""Judged lists for listwise and boosted learners: queries with pairs, their measures, the best round."""
+"""Utilities for listwise and boosted learners: queries with pairs, their measures, the best round."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from querywise.measures.order import FLAVOURS, order
 from querywise.runtime.arrays import Floats, Ints
 
 _LARGEST = 2**31 - 1
-_RISE = 1e-9  # of a measure: less is rounding
+_RISE = 1e-9  # smaller rises of a measure are rounding errors
 
 
 def with_pairs(data: Judged, query_weights: Floats | None) -> tuple[Judged, Floats]:
-    """The queries that have pairs and weight, and their weights, which sum to 1.
+    """Return the queries that have pairs and a positive weight, and their weights, which sum to 1.
 
-    The others are left out from the start: a query of weight 0 does not affect scales or thresholds either.
+    The other queries are dropped first, so that a query of weight 0 does not affect scales or thresholds either.
     """
     data.require_preferences()
     weights = check_query_weights(query_weights, data)
@@ -38,10 +38,10 @@ def with_pairs(data: Judged, query_weights: Floats | None) -> tuple[Judged, Floa
 
 
 class Worth:
-    """The measure of a ranked judged set: `map`, `ndcg` or `ndcg@k` of every query, all of them at once.
+    """The measure of a ranked judged set: `map`, `ndcg` or `ndcg@k` of all queries at once.
 
-    The values are those of `measures` in the standard flavour, which counts all that was judged; a query without a
-    relevant document counts 0.
+    The values are those of `measures` in the standard flavour, which counts all judgments; a query without a relevant
+    document counts 0.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0], [3.0]], [1, 0, 1], qid=["a", "a", "b"])
@@ -67,11 +67,11 @@ class Worth:
         self._best = np.where(best > 0, best, 1.0)
 
     def of(self, scores: Floats) -> Floats:
-        """One value per query, its documents in the order of these scores; tied documents keep their order."""
+        """Return one value per query, with its documents ranked by these scores; ties keep their order."""
         return self._per_query(self._ranked(scores)) / self._best
 
     def _best_of_all(self, data: Judged, missed: Judgements, k: int | None) -> Floats:
-        """What the best order of all judged documents would reach, those that are not candidates among them."""
+        """Return the values of the ideal order of all judged documents, including those that are not candidates."""
         if self._by_precision:
             return relevant_judged(data).astype(np.float64)
         found, highest = np.zeros(len(data)), _highest_grades(data)
@@ -98,9 +98,9 @@ class Worth:
 
 
 def _gains(data: Judged) -> Floats:
-    """2^label − 1, divided by 2 to the query's highest grade: NDCG is the same, and no grade is too large.
+    """Return 2^label − 1, divided by 2 to the query's highest grade; NDCG stays the same, and no gain is too large.
 
-    Where labels stand for values, these.
+    If labels stand for values, return the values.
     """
     if data.gains is not None:
         return values_of(data)
@@ -110,7 +110,7 @@ def _gains(data: Judged) -> Floats:
 
 
 def _highest_grades(data: Judged) -> Floats:
-    """The highest grade of every query, among its candidates and beyond them."""
+    """Return the highest grade of every query, among its candidates and beyond them."""
     highest = np.zeros(len(data))
     np.maximum.at(highest, data.candidates.query_of_row, data.labels)
     if data.missed is not None:
@@ -119,13 +119,13 @@ def _highest_grades(data: Judged) -> Floats:
 
 
 def check_worth(measure: str) -> None:
-    """Refuse a measure other than `map`, `ndcg` and `ndcg@k`."""
+    """Raise DataError for a measure other than `map`, `ndcg` and `ndcg@k`."""
     if not isinstance(measure, str) or find_measure(measure).function not in (average_precision, ndcg):
         raise DataError(f"measure={measure!r} cannot be learned by. Known: map, ndcg or ndcg@k.")
 
 
 class BestRound:
-    """After which round validation data was ranked best, the first of equals; without such data, the last one."""
+    """The round that ranks validation data best, the first if tied; without such data, the last round."""
 
     def __init__(self, valid: Judged | None, measure: str, patience: int) -> None:
         self._worth = None if valid is None or not len(valid) else Worth(valid, measure)
@@ -135,7 +135,7 @@ class BestRound:
         self.count = 0
 
     def goes_on(self, scores: Floats) -> bool:
-        """Look at the validation scores after one more round; False once they have not improved for too long."""
+        """Record the validation scores after one more round; return False once they have not improved for too long."""
         self._seen += 1
         value = np.inf if self._worth is None else float(self._worth.of(scores).mean())
         if self._worth is None or value > self._highest + _RISE:
@@ -144,7 +144,7 @@ class BestRound:
 
 
 def check_counts(whose: type, **counts: tuple[int, int]) -> None:
-    """Refuse a parameter that is not a whole number from its least value up: each is given with that."""
+    """Raise DataError unless each parameter is a whole number from its given minimum up."""
     for name, (value, lowest) in counts.items():
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
         if not whole or not lowest <= value <= _LARGEST:
@@ -154,5 +154,5 @@ def check_counts(whose: type, **counts: tuple[int, int]) -> None:
 
 
 def per_row(values: Floats, starts: Ints) -> Floats:
-    """A value of each query, repeated for its documents."""
+    """Return the value of each query, repeated for its documents."""
     return np.repeat(values, np.diff(starts))

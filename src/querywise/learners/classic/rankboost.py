@@ -1,9 +1,9 @@
-"""RankBoost: a sum of threshold stumps that lowers the exponential loss over pairs, one stump a round [freund2003]_.
+"""RankBoost: boosted threshold stumps that minimize the exponential loss over pairs, one per round [freund2003]_.
 
     Σ_i v_i · (1/p_i) Σ_{(a,b) ∈ P_i} exp(H(b) − H(a)),   H(x) = Σ_t α_t · [x_f(t) > θ_t]
 
-Each round takes the stump with the largest |r|, r = Σ D(a,b) (h(a) − h(b)) under the pairs' present shares D of the
-loss, and gives it the weight α = ½ ln((1 + r)/(1 − r)).
+Each round adds the stump with the largest |r|, where r = Σ D(a,b) (h(a) − h(b)) and D are the pairs' current shares of
+the loss, with the weight α = ½ ln((1 + r)/(1 − r)).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from querywise.runtime.stored import COUNT, FITTED, Whole, contents, floats, int
 from querywise.runtime.threads import in_threads
 from querywise.runtime.values import is_finite_number
 
-_SURE = 1 - 1e-6  # an r of 1 would weigh infinitely much
-_NOTHING = 1e-12  # of the loss at the start, or of r: what is left is rounding
+_SURE = 1 - 1e-6  # an r of 1 would have infinite weight
+_NOTHING = 1e-12  # relative to the initial loss, or to r: less is rounding error
 _MOST_THRESHOLDS = 65_535
-_BLOCK = 2_000_000  # feature values that a thread scans at a time
+_BLOCK = 2_000_000  # feature values scanned at a time, in each thread
 
 
 @dataclass(eq=False, repr=False)
 class RankBoost(OneModel):
-    """Stumps on single features, each weighted by how well it orders the pairs that are still in the wrong order.
+    """Boosted stumps on single features, each weighted by how well it orders pairs that are still in the wrong order.
 
     Args:
         rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
@@ -82,21 +82,21 @@ class RankBoost(OneModel):
         return self
 
     def local(self, everyone: Learner, /) -> RankBoost:
-        """How to train a local model: with as many stumps as the global one has."""
+        """Return the learner of local models: with as many stumps as the global model has."""
         assert isinstance(everyone, RankBoost), "the global model of this learner"
         few = unfitted(self)
         few.rounds = max(everyone.round_count_, 1)
         return few
 
     def _predict(self, seen: Candidates, /) -> Floats:
-        """The weights of the stumps whose threshold a document exceeds."""
+        """Return the sum of the weights of the stumps whose threshold a document exceeds."""
         scores = np.zeros(len(seen.features))
         for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
             scores += weight * (seen.features[:, column] > threshold)
         return scores
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
-        """The weights of the stumps on each feature whose threshold the document exceeds."""
+        """Return for each feature the sum of the weights of its stumps whose threshold the document exceeds."""
         features = seen.features[rows]
         added = np.zeros(features.shape)
         for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
@@ -104,7 +104,7 @@ class RankBoost(OneModel):
         return Terms.of(seen, rows, added)
 
     def form(self) -> Forest:
-        """A tree of one split for every stump."""
+        """Return a tree with one split for every stump."""
         stumps = zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True)
         grown = tuple(Split(int(column), float(cut), Leaf(0.0), Leaf(float(weight))) for column, cut, weight in stumps)
         return Forest(grown or (Leaf(0.0),))
@@ -145,10 +145,10 @@ class _Pairs:
     """The training pairs, never enumerated, and their weights under the stumps added so far."""
 
     def __init__(self, data: Judged, query_weights: Floats, thresholds: int) -> None:
-        from querywise.learners.classic import stumps  # numba takes half a second to import
+        from querywise.learners.classic import stumps  # importing numba takes half a second
 
         self._kernels = stumps
-        # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
+        # The kernels are compiled for writable arrays; read-only ones would trigger a second compilation.
         self._starts = data.candidates.starts.copy()
         rows, self._levels = dense_levels(data.labels, self._starts)
         columns = np.ascontiguousarray(data.candidates.features[rows].T)
@@ -162,7 +162,7 @@ class _Pairs:
         self._loss = self._weigh()
 
     def best_stump(self) -> tuple[float, int, int]:
-        """The stump with the largest |r|: r, its feature and the number of its threshold."""
+        """Return the stump with the largest |r|: r, its feature and the index of its threshold."""
         step = max(1, _BLOCK // len(self._scores))
         blocks = [(first, min(first + step, len(self._codes))) for first in range(0, len(self._codes), step)]
         kernel, pairs = self._kernels.best_stump, (self._codes, self._counts, self._potentials)
@@ -171,7 +171,7 @@ class _Pairs:
         return weight / self._loss, column, number
 
     def add(self, column: int, number: int, weight: float) -> float:
-        """Add a stump to the scores; the loss that is left."""
+        """Add a stump to the scores and return the remaining loss."""
         self._scores += weight * (self._codes[column] > number)
         self._loss = self._weigh()
         return self._loss
@@ -181,7 +181,7 @@ class _Pairs:
 
 
 def _thresholds(values: Floats, count: int) -> Floats:
-    """Quantiles of the distinct values, all of them where they are few; none at the largest, which nothing exceeds.
+    """Return quantiles of the distinct values, or all of them if few, except the largest, which nothing exceeds.
 
     >>> _thresholds(np.array([3.0, 1.0, 2.0, 2.0]), 5), _thresholds(np.arange(10.0), 2)
     (array([1., 2.]), array([3., 6.]))

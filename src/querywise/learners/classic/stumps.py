@@ -1,8 +1,8 @@
-"""RankBoost's two compiled kernels: the weights of every document's pairs, and the stump with the largest |r|.
+"""RankBoost's two compiled kernels: one for the weights of documents' pairs, one for the stump with the largest |r|.
 
-With H the scores so far, a pair (a, b) of query i, a labelled above b, weighs c_i exp(H(b) − H(a)): a factor of a times
-one of b. So the pairs of a document with all documents of lower levels weigh exp(−H(a)) times one sum, and nothing is
-enumerated.
+With H the scores so far, a pair (a, b) of query i, a labeled above b, has weight c_i exp(H(b) − H(a)), a factor of a
+times a factor of b. So the pairs of a document with all documents of lower levels weigh exp(−H(a)) times one sum, and
+no pair is enumerated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from querywise.runtime.compiled import compiled
 
 @compiled
 def potentials(scores: Floats, levels: Ints, starts: Ints, shares: Floats, out: Floats) -> float:
-    """The weight of all pairs; `out` is, per document, that of its pairs below it less that of its pairs above it.
+    """Return the weight of all pairs.
+
+    `out` receives per document the weight of pairs below it minus that of pairs above.
 
     The documents of a query are in ascending order of label. A stump h has Σ D(a,b) (h(a) − h(b)) = Σ_d out(d) h(d).
     """
@@ -24,7 +26,7 @@ def potentials(scores: Floats, levels: Ints, starts: Ints, shares: Floats, out: 
     for query in range(len(starts) - 1):
         begin, end = starts[query], starts[query + 1]
         own = scores[begin:end]
-        middle = 0.5 * (own.min() + own.max())  # only differences count: the exponentials stay small
+        middle = 0.5 * (own.min() + own.max())  # only differences matter; centering keeps the exponentials small
         lower, level_sum = 0.0, 0.0
         for row in range(begin, end):
             if row > begin and levels[row] != levels[row - 1]:
@@ -47,10 +49,10 @@ def potentials(scores: Floats, levels: Ints, starts: Ints, shares: Floats, out: 
 def best_stump(
     codes: NDArray[np.uint16], counts: Ints, weights: Floats, first: int, last: int
 ) -> tuple[float, int, int]:
-    """Among the features first..last−1: Σ weights where code > t, of the largest size, its feature and its t.
+    """Return the largest |Σ weights where code > t| among the features first..last−1, with its feature and its t.
 
-    A row's code is the number of the feature's thresholds, counts of them, that lie below its value. Of equals the
-    first feature and the highest threshold are taken.
+    A row's code is the number of the feature's thresholds (`counts` in all) below its value. Ties go to the first
+    feature and the highest threshold.
     """
     best, feature, threshold = 0.0, -1, -1
     for column in range(first, last):

@@ -1,1 +1,1 @@
-"""The ranking SVM, and all local ones together."""
+"""The ranking SVM, and joint training of its local models."""

@@ -1,13 +1,13 @@
-"""Anchors: rows of V that those to come resemble, and what is known of them. A row then costs its difference alone.
+"""Anchors: rows of V that resemble future rows, with precomputed sums, so that a row costs only its difference.
 
-The neighbours of a query are mostly those of some training query nearby. Where v = c a + δ, a being the row of such an
+The neighbors of a query are mostly those of some nearby training query. If v = c a + δ, where a is the row of such an
 anchor,
 
     v·H = c a·H + δ·H    and    v·G(w) = c a·G(w) + δ·G(w)
 
-so that only the queries in δ are read: those in one of the two rows, and not in the other. A model that is certified
-steps from the anchor's own model, which is nearer than w₀; a bare one from w₀, as ever. Rows are certified in single
-precision where the bound on its rounding leaves room for that, and in double precision elsewhere.
+so only the queries in δ are read: those in one of the two rows but not in the other. A certified model starts from the
+anchor's own model, which is nearer than w₀; a bare one starts from w₀ as usual. Rows are certified in single precision
+if the bound on its rounding error permits, and in double precision otherwise.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from querywise.learners.ranksvm.systems import LARGE, Curved, solver, step_sums
 from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 
-_FAR = 0.7  # of a row's queries: where more are left than that, it is not worth starting from an anchor
-_CLOSE = 0.25  # where no more are left than that, a first step may use the anchor's own curvature
+_FAR = 0.7  # share of a row's queries: if more are left, starting from an anchor does not pay
+_CLOSE = 0.25  # if no more are left, a first step may use the anchor's own curvature
 _STEPS = 20
-_PROGRESS = 0.8  # a step must shrink the gap at least to this for another to be tried
-_ROUNDED = 1 / 2  # of the gradient's norm that the tolerance allows: what rounding may add to it
+_PROGRESS = 0.8  # a step must shrink the gap to at most this share for another one to be tried
+_ROUNDED = 1 / 2  # share of the allowed gradient norm that rounding may contribute
 _ROOM = 500_000_000  # bytes for rows in single precision
 
 
 class Given(NamedTuple):
-    """What every model is trained from.
+    """The data that all models are trained from.
 
-    The pairs of each query, whether these count the same rather than the queries, G and H at w₀, the pairs themselves
-    unless models are bare, the penalties, and the tolerance.
+    The number of pairs of each query, whether pairs rather than queries count equally, G and H at w₀, the pairs
+    themselves unless models are bare, the penalties, and the tolerance.
     """
 
     counts: Ints
@@ -53,7 +53,7 @@ class Given(NamedTuple):
     def of(
         counts: Ints, counted: str, curved: Curved, pairs: Preferences | None, ridge: Ridge, tolerance: float | None
     ) -> Given:
-        """The same, its arrays as kernels take them."""
+        """Return the data with arrays that kernels accept."""
         return Given(
             for_kernels(counts),
             counted == "pair",
@@ -73,7 +73,7 @@ class AnchorRow(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A row of V as so many times an anchor's, and the queries that are left, with the difference of each."""
+    """A row of V as a multiple of an anchor's row plus the remaining queries, with the difference of each."""
 
     anchor: int
     times: float
@@ -82,11 +82,11 @@ class Near(NamedTuple):
 
 
 class Anchors(NamedTuple):
-    """Some rows of V, dense, where each has a share (queries first), how many queries that are, and their a·H, packed.
+    """Some dense rows of V, where each has a share (queries first), how many queries that are, and their packed a·H.
 
-    `points` is where models step from, w₀ or each anchor's own model, `pulls` has a·G there, and `penalties` the
-    gradients of the penalties. Of certified models `factors` has the Cholesky factors of the anchors' systems, and
-    `rounded` the rows they are certified on, where single precision is enough.
+    `points` is where models step from: w₀ or each anchor's own model. `pulls` holds a·G there, and `penalties` the
+    gradients of the penalties. For certified models `factors` holds the Cholesky factors of the anchors' systems, and
+    `rounded` the rows used for certification if single precision suffices.
     """
 
     given: Given
@@ -102,7 +102,7 @@ class Anchors(NamedTuple):
 
     @staticmethod
     def of(shares: WeightRows, given: Given, points: Floats) -> Anchors:
-        """Those of some rows; without pairs, models are bare and their points are w₀."""
+        """Return the anchors of some rows; without pairs, models are bare and all points are w₀."""
         from querywise.learners.ranksvm import local_kernels
 
         rows, ridge = shares.matrix().toarray(), given.ridge
@@ -117,14 +117,14 @@ class Anchors(NamedTuple):
         return Anchors(given, rows, held, held.sum(axis=0), sums, factors, points, pulls, penalties, rounded)
 
     def row(self, weights: csr_array) -> AnchorRow:
-        """What `WeightRows.of` makes of a row, faster; nothing where it refuses its weights."""
+        """Return the same row as `WeightRows.of`, faster; an empty one if the weights are invalid."""
         from querywise.learners.ranksvm import local_kernels
 
         queries = weights.indices.astype(np.int64, copy=False)
         return AnchorRow(*local_kernels.shared_out(queries, weights.data, self.given.counts, self.given.by_pair))
 
     def nearest(self, row: AnchorRow) -> Near | None:
-        """The anchor that a row resembles most; None where that is not much."""
+        """Return the anchor that a row resembles most, or None if it resembles none enough."""
         from querywise.learners.ranksvm import local_kernels
 
         if not len(row.queries):
@@ -133,7 +133,7 @@ class Anchors(NamedTuple):
         return found if len(found.queries) <= _FAR * len(row.queries) else None
 
     def bare(self, weights: csr_array) -> Floats | None:
-        """The model of a row by the one step from w₀; None where it resembles no anchor much."""
+        """Return a row's model after a single step from w₀, or None if it resembles no anchor enough."""
         from querywise.learners.ranksvm import local_kernels
 
         given, step = self.given, self.penalties[:1].copy()
@@ -149,7 +149,7 @@ class Anchors(NamedTuple):
         return found
 
     def certified(self, near: Near, row: AnchorRow) -> tuple[Floats, bool]:
-        """The model of a row by steps from its anchor's, and whether it is proven to be within the tolerance.
+        """Return a row's model after steps from its anchor's, and whether it is proven to be within the tolerance.
 
         The first step may use the anchor's curvature, further ones that of the row at w₀.
         """
@@ -177,7 +177,7 @@ class Anchors(NamedTuple):
         return weights, False
 
     def _solver(self, near: Near) -> Callable[[Floats], Floats]:
-        """What solves a row's own system."""
+        """Return a function that solves a row's own system."""
         from querywise.learners.ranksvm import local_kernels
 
         given, unused = self.given, np.zeros(self.points.shape[1])
@@ -188,7 +188,7 @@ class Anchors(NamedTuple):
         return solver(packed[0], given.ridge.strength, len(unused))
 
     def _solved(self, anchor: int, right: Floats) -> Floats:
-        """The solution of an anchor's system."""
+        """Return the solution of an anchor's system."""
         from querywise.learners.ranksvm import local_kernels
 
         found: Floats = right.copy()
@@ -196,7 +196,7 @@ class Anchors(NamedTuple):
         return found
 
     def _objective(self, row: AnchorRow, weights: Floats) -> Objective:
-        """The losses of one model over a row's queries."""
+        """Return the losses of one model over a row's queries."""
         from querywise.learners.ranksvm import kernels
 
         pairs = self.given.pairs
@@ -208,7 +208,10 @@ class Anchors(NamedTuple):
 
 
 def _rounded(given: Given, pairs: Preferences, points: Floats, losses: Floats) -> RoundedRows | None:
-    """Rows in single precision, if half the models at these points could be certified by them with room to spare."""
+    """Return rows in single precision if these suffice to certify at least half the models at these points.
+
+    Else None.
+    """
     if pairs.features.size * 4 > _ROOM:
         return None
     found = RoundedRows.of(pairs)

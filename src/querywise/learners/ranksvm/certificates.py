@@ -1,8 +1,8 @@
 """The certificate of a model: F is strongly convex, so that F(w) is at most ‖∇F(w)‖² / (2(λ+μ)) above its minimum.
 
-Losses and gradients may be added up in single precision, where what is rounded is allowed for. u = 2⁻²⁴ bounds the
+Losses and gradients may be summed in single precision, with an allowance for rounding errors. u = 2⁻²⁴ bounds the
 relative error of one operation, and a sum of n terms, in any order, is off by at most n u times the sum of their sizes.
-Let R be the largest norm of a centred row, n the length of the longest list, d the number of features, and v̄ the mean
+Let R be the largest norm of a centerd row, n the length of the longest list, d the number of features, and v̄ the mean
 of v = max(0, 1 − t) over the pairs, which is at most √loss. Then, up to terms in u²,
 
     a score is off by (d + 2) u R‖w‖, and v by at most η = 2 (d + 4) u R‖w‖ + 2 u,
@@ -24,24 +24,25 @@ from querywise.learners.weights import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.threads import in_threads
 
-MANY = 16  # models from which on work is done for all at once, rather than one by one
+MANY = 16  # from this many models on, all are processed together rather than one by one
 _UNIT = 2.0**-24
-_SPARE = 1.1  # for the terms in u², and for v̄ being known from rounded losses
-_ALIGNED = 8  # columns: as many numbers are multiplied at a time
+_SPARE = 1.1  # for the terms in u², and because v̄ is known only from rounded losses
+_ALIGNED = 8  # columns: this many numbers are multiplied at a time
 _Number = TypeVar("_Number", Floats, float)
 
-Gaps = tuple[Floats, Floats, Floats]  # at most how far F is above its minimum, F at least, and ∇F, of a model per row
+# per model: an upper bound on F's distance from its minimum, a lower bound on F, and ∇F
+Gaps = tuple[Floats, Floats, Floats]
 
 
 class Extent(NamedTuple):
-    """The largest norm of a row, less the mean of its query's, and the length of the longest list."""
+    """The largest norm of a centered row, and the length of the longest list."""
 
     radius: float
     longest: int
 
 
 def errors(norms: _Number, losses: _Number, columns: int, extent: Extent) -> tuple[_Number, _Number]:
-    """For models of these norms: how far losses and the norm of the gradient can be off at most."""
+    """Return bounds on the errors of losses and of the gradient's norm, for models of these norms."""
     radius, longest = extent
     reach = radius * norms
     mean = abs(losses) ** 0.5
@@ -51,7 +52,7 @@ def errors(norms: _Number, losses: _Number, columns: int, extent: Extent) -> tup
 
 
 class Objective(NamedTuple):
-    """The losses of a model, at least, their gradient, and by how much its norm may be larger."""
+    """A lower bound on a model's losses, their gradient, and a bound on the error of its norm."""
 
     losses: float
     gradient: Floats
@@ -59,9 +60,9 @@ class Objective(NamedTuple):
 
 
 class RoundedRows(NamedTuple):
-    """The rows of preferences in single precision, less the mean of their query's, which changes no margin.
+    """The rows of preferences in single precision, centered per query, which changes no margin.
 
-    Columns of zeros make their number one that is multiplied fastest.
+    Columns of zeros pad their number to one that multiplies fastest.
     """
 
     features: Singles
@@ -69,7 +70,7 @@ class RoundedRows(NamedTuple):
 
     @staticmethod
     def of(pairs: Preferences) -> RoundedRows:
-        """Those of all queries."""
+        """Return the rows of all queries."""
         (rows, columns), sizes = pairs.features.shape, np.diff(pairs.starts)
         features = np.zeros((rows, columns + -columns % _ALIGNED), np.float32)
         largest = 0.0
@@ -82,7 +83,7 @@ class RoundedRows(NamedTuple):
         return RoundedRows(features, Extent(math.sqrt(largest), int(sizes.max(initial=0))))
 
     def objective(self, pairs: Preferences, queries: Ints, shares: Floats, weights: Floats) -> Objective:
-        """That of one model over some queries, by their shares."""
+        """Return the objective of one model over some queries, with their shares."""
         from querywise.learners.ranksvm import local_kernels
 
         gradient, (_, levels, starts, counts) = np.zeros(len(weights)), pairs.for_kernels()
@@ -96,12 +97,12 @@ class RoundedRows(NamedTuple):
 
 
 def objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats]:
-    """What a part adds to the objectives and gradients of some models."""
+    """Return a part's contribution to the objectives and gradients of some models."""
     from querywise.learners.ranksvm import kernels
 
     features, levels, starts, counts = pairs.for_kernels()
     models = for_kernels(weights)
-    if len(shares) < MANY:  # for few models threads cost more than they save
+    if len(shares) < MANY:  # for few models, threads cost more than they save
         values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
         for number in range(len(shares)):
             queries, share = shares.row(number)
@@ -114,13 +115,13 @@ def objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> t
 
 
 def single_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats, Extent]:
-    """The same in single precision, and the extent of the rows, by which it can be said how far off that may be."""
+    """Return the same in single precision, and the extent of the rows, which bounds the error."""
     values, gradient, largest = _sums_of_many(pairs, shares, for_kernels(weights).astype(np.float32))
     return values, gradient, Extent(float(np.sqrt(largest)), int(np.diff(pairs.starts).max(initial=0)))
 
 
 def _sums_of_many(pairs: Preferences, shares: WeightRows, models: Floats | Singles) -> tuple[Floats, Floats, float]:
-    """Losses and gradients of many models, in the precision that these have, and the largest squared norm of a row."""
+    """Return losses and gradients of many models, in the models' precision, and the largest squared norm of a row."""
     from querywise.learners.ranksvm import kernels
 
     features, levels, starts, counts = pairs.for_kernels()
@@ -139,7 +140,7 @@ def _sums_of_many(pairs: Preferences, shares: WeightRows, models: Floats | Singl
 
 
 def gaps(spread: Spread, shares: WeightRows, weights: Floats, ridge: Ridge) -> Gaps:
-    """By objectives and gradients of each model on the rows of the queries it has a share in."""
+    """Return the gaps of models, from objectives and gradients on the queries that each has a share in."""
     parts = spread.workers.each(objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
     values, gradient = _ridges(weights, ridge)
     for each in parts:
@@ -149,7 +150,7 @@ def gaps(spread: Spread, shares: WeightRows, weights: Floats, ridge: Ridge) -> G
 
 
 def gaps_if_rounded(spread: Spread, shares: WeightRows, weights: Floats, ridge: Ridge) -> Gaps:
-    """By the same in single precision: the gap is what it can be at most, and F what it is at least."""
+    """Return the same from single precision: an upper bound on the gap, and a lower bound on F."""
     parts = spread.workers.each(single_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
     losses, (values, gradient) = total([each for each, _, _ in parts]), _ridges(weights, ridge)
     extent = Extent(*(max(each) for each in zip(*(each for _, _, each in parts), strict=True)))
@@ -160,7 +161,7 @@ def gaps_if_rounded(spread: Spread, shares: WeightRows, weights: Floats, ridge: 
 
 
 def _ridges(weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
-    """What penalties add to the objectives and to their gradients."""
+    """Return the penalties' contributions to the objectives and to their gradients."""
     away = weights - ridge.centre
     values = 0.5 * ridge.l2 * _squares(weights)
     values += 0.5 * ridge.centre_l2 * _squares(away)

@@ -10,7 +10,7 @@ squared hinge: upper = 1, lower = −∞, q = 1. Hinge smoothed over a half-widt
 q = 1/(4δ), which lies between the hinge and the hinge + δ/4.
 
 The documents of a query are in ascending order of label, so the partners below a document are all the documents up
-to where its label begins. Two ways to add up:
+to where its label begins. There are two ways to sum:
 
 - directly, a branch-free loop over partners: cheapest for lists with few pairs per document, as most have;
 - by a sweep, for long lists: with the documents sorted by score, the partners of a document are a run of that order.
@@ -29,7 +29,7 @@ MOST_DIRECTLY = 64  # pairs per document
 
 @compiled
 def _direct(scores: Floats, levels: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats) -> float:
-    """Σ ℓ, its derivative by each score and each document's pairs in the band, pair by pair.
+    """Compute Σ ℓ, its derivative by each score and each document's pairs in the band, pair by pair.
 
     With v = max(0, upper − t) and w = min(v, upper − lower), ℓ = q w (2v − w) and dℓ/dt = −2 q w.
     """
@@ -61,7 +61,7 @@ def _direct(scores: Floats, levels: Ints, shape: tuple[float, float, float], gra
 
 @compiled_loosely
 def _squared_hinge(scores: Floats, levels: Ints, gradient: Floats) -> float:
-    """The same for the squared hinge, ℓ = max(0, 1 − t)², without counting pairs."""
+    """Compute the same for the squared hinge, ℓ = max(0, 1 − t)², without counting pairs."""
     gradient[:] = 0.0
     total, below = 0.0, 0
     for a in range(1, len(scores)):
@@ -80,9 +80,9 @@ def _squared_hinge(scores: Floats, levels: Ints, gradient: Floats) -> float:
 
 @compiled_loosely
 def _squared_hinge_by_fours(scores: Floats, levels: Ints, gradient: Floats) -> float:
-    """The same with half the derivative, four upper documents of a level at a time.
+    """Compute the same with half the derivative, four upper documents of a level at a time.
 
-    A pair's v² is v (1 − s_a) + v s_b, so that Σ v² follows from the sums of v over each document's pairs.
+    A pair's v² is v (1 − s_a) + v s_b, so Σ v² follows from the sums of v over each document's pairs.
     """
     n, total, below, a = len(scores), 0.0, 0, 1
     one, zero = scores.dtype.type(1.0), scores.dtype.type(0.0)
@@ -120,7 +120,7 @@ def _squared_hinge_by_fours(scores: Floats, levels: Ints, gradient: Floats) -> f
 
 @compiled
 def _is_short(levels: Ints) -> bool:
-    """Whether a list has so few pairs per document that adding them up directly is cheaper than sorting."""
+    """Return whether a list has so few pairs per document that direct summation is cheaper than sorting."""
     pairs, below = 0, 0
     for a in range(1, len(levels)):
         if levels[a] != levels[a - 1]:
@@ -142,9 +142,9 @@ def direct_sums(
     gradient: Floats,
     degree: Floats,
 ) -> None:
-    """For queries first..last−1: Σ ℓ over pairs, its derivative by each score, each document's pairs in the band.
+    """Compute, for queries first..last−1, Σ ℓ over pairs, its derivative by each score, and each document's band pairs.
 
-    Those marked in `long` are left to `swept_sums`, which is compiled only where there are any.
+    Queries marked in `long` are left to `swept_sums`, which is compiled only if there are any.
     """
     for query in range(first, last):
         begin, end = starts[query], starts[query + 1]
@@ -154,9 +154,9 @@ def direct_sums(
 
 @compiled
 def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) -> None:
-    """One query under some models, a row of scores each: Σ of squared hinges, and the derivative by each score.
+    """Compute one query's squared hinge losses under some models, a row of scores each, and their derivatives.
 
-    A single model is answered by these sums, which have the last bits that they always had.
+    Single models use these sums, so that their results stay bit-identical.
     """
     if _is_short(levels):
         for model in range(len(scores)):
@@ -169,7 +169,7 @@ def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) 
 
 @compiled
 def model_sum(scores: Floats, levels: Ints, gradient: Floats) -> float:
-    """One query under one model, in the precision of its scores: Σ of squared hinges, and half the derivative."""
+    """Return one query's squared hinge loss under one model, in its scores' precision, with half the derivative."""
     if _is_short(levels):
         return _squared_hinge_by_fours(scores, levels, gradient)
     loss = swept(scores, levels, ascending(scores), (1.0, -np.inf, 1.0), gradient, np.empty(len(levels)))
@@ -179,9 +179,9 @@ def model_sum(scores: Floats, levels: Ints, gradient: Floats) -> float:
 
 @compiled
 def _sums_of_models(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) -> None:
-    """The same for many models, faster, and half the derivative.
+    """Compute the same for many models, faster, with half the derivative.
 
-    Models of one query order its documents much alike, so each sort begins with the order of the model before.
+    Models of one query order its documents similarly, so each sort starts from the order of the previous model.
     """
     if _is_short(levels):
         for model in range(len(scores)):
@@ -195,7 +195,7 @@ def _sums_of_models(scores: Floats, levels: Ints, losses: Floats, gradient: Floa
 
 @compiled_loosely
 def _take_rows(source: Floats, target: Floats) -> float:
-    """Copy rows, to single precision less their mean; the largest squared norm of one."""
+    """Copy rows, centering them if they go to single precision; return the largest squared norm of a row."""
     mean, largest = np.zeros(source.shape[1]), 0.0
     for row in range(len(source) if target.itemsize < source.itemsize else 0):
         for j in range(len(mean)):
@@ -227,8 +227,8 @@ def model_objectives(
 ) -> float:
     """Add the queries first..last−1 to the losses and gradients of the models that have a share in them.
 
-    pointers, models and shares are the columns of V, a row per query; a row of `weights` is a model. The losses of a
-    query are computed in the precision of `weights`; in single precision its rows are centred, which changes no margin.
+    pointers, models and shares are the columns of V, a row per query; a row of `weights` is a model. A query's losses
+    are computed in the precision of `weights`; in single precision its rows are centered, which changes no margin.
     Returns the largest squared norm of a row.
     """
     columns, most, longest, largest = weights.shape[1], 0, 0, 0.0
@@ -267,7 +267,7 @@ def model_objectives(
 def gradients_at(
     features: Floats, levels: Ints, starts: Ints, pairs: Ints, models: Floats, first: int, last: int, gradients: Floats
 ) -> None:
-    """The gradient of each query's mean loss under each of a few models, for the queries first..last−1."""
+    """Compute the gradient of each query's mean loss under each of a few models, for the queries first..last−1."""
     losses = np.empty(len(models))
     for query in range(first, last):
         if pairs[query] == 0:
@@ -291,7 +291,7 @@ def model_objective(
     weights: Floats,
     gradient: Floats,
 ) -> float:
-    """The losses of one model over the queries it has a share in; their gradient is added to `gradient`."""
+    """Return one model's losses over the queries that it has a share in, adding their gradient to `gradient`."""
     columns, longest = features.shape[1], 0
     for query in queries:
         longest = max(longest, starts[query + 1] - starts[query])
@@ -318,7 +318,7 @@ def model_objective(
 
 @compiled
 def _sort(scores: Floats, order: Ints) -> None:
-    """Put `order` into ascending order of scores, starting from the order it has: nearly free where that is close."""
+    """Sort `order` by ascending score, starting from its current order, which is nearly free if that is close."""
     n = len(order)
     moves = 8 * n
     for i in range(1, n):
@@ -343,10 +343,12 @@ def _sweep(
     gradient: Floats,
     degree: Floats,
 ) -> float:
-    """The sums of each document as the *upper* one of its pairs; `scores` ascend. Returns the sum of losses.
+    """Compute the sums of each document as the *upper* one of its pairs, given ascending `scores`.
+
+    Return the total loss.
 
     `gradient` receives dℓ/ds of the upper document, `degree` its number of pairs in the band. `band` and `line` are
-    scratch, a row per level: count, Σ s_b (and Σ s_b²) of the documents in the band and on the straight part.
+    scratch space with a row per level: count, Σ s_b (and Σ s_b²) of the documents in the band and on the straight part.
     """
     upper, lower, q = shape
     n = len(scores)
@@ -391,19 +393,22 @@ def _sweep(
 def swept(
     scores: Floats, levels: Ints, order: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats
 ) -> float:
-    """The same as `_direct`, by two sweeps; `order`: a guess of the ascending order, then the true one."""
+    """Compute the same as `_direct` by two sweeps.
+
+    `order` is a guess of the ascending order, replaced by the true one.
+    """
     n, top = len(scores), levels[-1]
     band, line = np.empty((top + 1, 3)), np.empty((top + 1, 2))
     sorted_scores, sorted_levels = np.empty((2, n)), np.empty((2, n), np.int64)
     pulls, pairs, totals = np.empty((2, n)), np.empty((2, n)), np.empty(2)
     _sort(scores, order)
-    mean = 0.0  # only differences matter: centred scores keep the sums of squares small
+    mean = 0.0  # only differences matter; centering keeps the sums of squares small
     for i in range(n):
         mean += scores[i] / n
     for i in range(n):
         sorted_scores[0, i] = scores[order[i]] - mean
         sorted_levels[0, i] = levels[order[i]]
-        # The lower documents: negate scores and labels, and the lower document of a pair becomes the upper one.
+        # Lower documents: with scores and labels negated, the lower document of a pair becomes the upper one.
         sorted_scores[1, n - 1 - i] = -sorted_scores[0, i]
         sorted_levels[1, n - 1 - i] = top - sorted_levels[0, i]
     for side in range(2):
@@ -427,7 +432,7 @@ def swept_sums(
     gradient: Floats,
     degree: Floats,
 ) -> None:
-    """The same as `direct_sums`, for the queries that are marked in `long`."""
+    """Compute the same as `direct_sums`, for the queries marked in `long`."""
     for query in range(first, last):
         begin, end = starts[query], starts[query + 1]
         if long[query]:

@@ -1,6 +1,6 @@
-"""The compiled kernels of local models: gradients and curvatures of queries, weighted sums of them, and small systems.
+"""Compiled kernels of local models: gradients and curvatures of queries, their weighted sums, and small systems.
 
-Below these are those of one row of V beside an anchor: its shares, what it differs in, and sums over that alone.
+The later kernels process one row of V relative to an anchor: its shares, its differences, and sums over these only.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from querywise.runtime.compiled import ascending, compiled, compiled_loosely
 
 @compiled_loosely
 def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles, sums: Singles) -> None:
-    """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
+    """Compute rows of V·H, where V is sparse (pointers, queries, weights) and H a table of packed triangles.
 
-    H is taken a strip of columns at a time, so that the strip stays in the cache, and four of its rows at a time, so
-    that sums are written less often. A row is summed in the order of its queries, whatever the other
-    rows are. For a single row nothing is used twice but its sums: longer strips are read faster then.
+    H is processed in strips of columns that stay in the cache, and four of its rows at a time, so that sums are written
+    less often. A row is summed in the order of its queries, independently of other rows. For a single row only its sums
+    are reused, and longer strips are faster.
     """
     columns = packed.shape[1]
     strip = 256 if len(pointers) > 2 else 4096
@@ -56,10 +56,10 @@ def curvature_rows(
     weights: Floats,
     rows: Floats,
 ) -> None:
-    """Rows Y with Xᵀ L X = symmetric part of Xᵀ Y, for queries first..last−1, each times its weight.
+    """Compute rows Y with Xᵀ L X = symmetric part of Xᵀ Y, for queries first..last−1, each times its weight.
 
-    L = D − A − Aᵀ is the Laplacian of the pairs in the band, A_ab = 1 for each such pair (a above b). Since
-    xᵀAx = xᵀAᵀx, Y = D X − 2 A X suffices, and A X needs one sweep. `rows` begins with the first row of query `first`.
+    L = D − A − Aᵀ is the Laplacian of the pairs in the band, A_ab = 1 for each such pair (a above b). Since xᵀAx =
+    xᵀAᵀx, Y = D X − 2 A X suffices, and A X needs one sweep. `rows` begins with the first row of query `first`.
     """
     columns = features.shape[1]
     offset = starts[first]
@@ -102,7 +102,7 @@ def curvature_rows(
 def packed_curvatures(
     features: Floats, rows: Floats, starts: Ints, first: int, last: int, q: float, packed: Singles
 ) -> None:
-    """The upper triangle of q (XᵀY + YᵀX), row after row, for each of the queries first..last−1; Y = `rows`."""
+    """Compute the upper triangle of q (XᵀY + YᵀX), row by row, for each of the queries first..last−1; Y = `rows`."""
     columns = features.shape[1]
     offset = starts[first]
     for query in range(first, last):
@@ -119,7 +119,7 @@ def packed_curvatures(
 def query_gradients(
     features: Floats, by_score: Floats, starts: Ints, weights: Floats, first: int, last: int, gradients: Floats
 ) -> None:
-    """Each query's Xᵀ · (derivative by each score), times its weight, for the queries first..last−1."""
+    """Compute each query's Xᵀ · (derivative by each score), times its weight, for the queries first..last−1."""
     for query in range(first, last):
         target = gradients[query]
         target[:] = 0.0
@@ -131,7 +131,7 @@ def query_gradients(
 
 @compiled
 def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
-    """Packed upper triangles as full symmetric matrices, with a constant added to the diagonal."""
+    """Unpack upper triangles into full symmetric matrices, adding a constant to the diagonal."""
     columns = full.shape[1]
     for matrix in range(len(packed)):
         place = 0
@@ -146,7 +146,7 @@ def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
 
 @compiled
 def upper(packed: Singles, diagonal: float, full: Floats) -> None:
-    """A packed upper triangle as that of a full matrix, with a constant added to the diagonal; the rest stays."""
+    """Unpack an upper triangle into that of a full matrix, adding a constant to the diagonal; the rest is untouched."""
     d, place = len(full), 0
     for i in range(d):
         for j in range(i, d):
@@ -157,14 +157,14 @@ def upper(packed: Singles, diagonal: float, full: Floats) -> None:
 
 @compiled_loosely
 def _take(row: Floats | Singles, factor: float, target: Floats, first: int) -> None:
-    """Take `factor` times a row from another, from a column on."""
+    """Subtract `factor` times a row from another, from column `first` on."""
     for j in range(first, len(target)):
         target[j] -= factor * row[j]
 
 
 @compiled_loosely
 def _take_four(u: Floats, first: int, target: Floats, column: int) -> None:
-    """Take the rows first..first+3 of u, by their factors in a column, from another row, from that column on."""
+    """Subtract rows first..first+3 of u, with their factors in a column, from another row, from that column on."""
     r0, r1, r2, r3 = u[first], u[first + 1], u[first + 2], u[first + 3]
     f0, f1, f2, f3 = r0[column], r1[column], r2[column], r3[column]
     for j in range(column, len(target)):
@@ -173,7 +173,7 @@ def _take_four(u: Floats, first: int, target: Floats, column: int) -> None:
 
 @compiled_loosely
 def _take_four_from_four(u: Floats, first: int, row: int) -> None:
-    """The same from the rows row..row+3 of u at once, from the column `row` on: what is read is used four times."""
+    """Do the same for the rows row..row+3 of u at once, from column `row` on; each value read is used four times."""
     r0, r1, r2, r3 = u[first], u[first + 1], u[first + 2], u[first + 3]
     t0, t1, t2, t3 = u[row], u[row + 1], u[row + 2], u[row + 3]
     a0, a1, a2, a3 = r0[row], r1[row], r2[row], r3[row]
@@ -190,10 +190,10 @@ def _take_four_from_four(u: Floats, first: int, row: int) -> None:
 
 @compiled_loosely
 def _factorise(packed: Singles, diagonal: float, u: Floats) -> None:
-    """Make the upper triangle of u the Cholesky factor of a packed matrix with a constant added to its diagonal.
+    """Write the Cholesky factor of a packed matrix, with a constant added to its diagonal, to the upper triangle of u.
 
-    Its rows, four at a time, are taken from the rows below; what is below the diagonal means nothing. The packed matrix
-    has no negative eigenvalue but by rounding, so that no pivot is below the constant but by rounding.
+    Rows are processed four at a time; what is below the diagonal is meaningless. Except for rounding, the packed matrix
+    has no negative eigenvalue, so no pivot is below the constant.
     """
     d = len(u)
     upper(packed, diagonal, u)
@@ -214,7 +214,7 @@ def _factorise(packed: Singles, diagonal: float, u: Floats) -> None:
 
 @compiled_loosely
 def _solve(factor: Floats | Singles, x: Floats) -> None:
-    """Turn a right side into the solution of UᵀU x = right; `factor` has the rows of U one after the other."""
+    """Replace a right-hand side by the solution of UᵀU x = right; `factor` holds the rows of U one after the other."""
     d, place = len(x), 0
     for i in range(d):
         row = factor[place : place + d - i]
@@ -231,9 +231,9 @@ def _solve(factor: Floats | Singles, x: Floats) -> None:
 
 @compiled
 def factorise(packed: Singles, diagonal: float, right: Floats, factors: Singles) -> None:
-    """Right sides become the solutions for packed matrices, a constant added to their diagonals.
+    """Replace right-hand sides by the solutions for packed matrices with a constant added to their diagonals.
 
-    `factors`, unless it is empty, receives the rows of the Cholesky factors.
+    `factors`, unless empty, receives the rows of the Cholesky factors.
     """
     d = right.shape[1]
     u, factor = np.empty((d, d)), np.empty(packed.shape[1])
@@ -251,14 +251,17 @@ def factorise(packed: Singles, diagonal: float, right: Floats, factors: Singles)
 
 @compiled
 def solve(factors: Singles, rows: Ints, right: Floats) -> None:
-    """Right sides become the solutions, each for the factor with the number in `rows`."""
+    """Replace right-hand sides by the solutions for the factors with the indices in `rows`."""
     for number in range(len(rows)):
         _solve(factors[rows[number]], right[number])
 
 
 @compiled
 def shared_out(queries: Ints, weights: Floats, pairs: Ints, by_pair: bool) -> tuple[Ints, Floats]:
-    """A row of weights as `WeightRows.of` has it, the queries with a share alone; none where it refuses a weight."""
+    """Return a row of weights like `WeightRows.of`, with only queries that have a share.
+
+    Empty if a weight is invalid.
+    """
     found, shares, count, total = np.empty(len(queries), np.int64), np.empty(len(queries)), 0, 0.0
     for place in range(len(queries)):
         weight, own = weights[place], pairs[queries[place]]
@@ -278,10 +281,10 @@ def shared_out(queries: Ints, weights: Floats, pairs: Ints, by_pair: bool) -> tu
 def nearest_row(
     rows: Floats, held: Singles, sizes: Singles, queries: Ints, shares: Floats
 ) -> tuple[int, float, Ints, Floats]:
-    """A row of V, given by its queries and their shares, as a multiple of the one of `rows` it resembles most.
+    """Express a row of V, given by its queries and their shares, as a multiple of the most similar row of `rows`.
 
-    `held` is 1 where a query, first, has a share in a row, and `sizes` are its sums. Returned are the number of that
-    row, how many times it is taken, and what is left: the queries in ascending order, and a difference for each.
+    `held` is 1 where a query (first axis) has a share in a row, and `sizes` are its sums. Returns the index of that
+    row, the multiple, and the rest: the queries in ascending order, and a difference for each.
     """
     common = np.zeros(len(rows), np.float32)
     for query in queries:
@@ -296,12 +299,12 @@ def nearest_row(
     for place in range(len(queries)):
         query, share = queries[place], shares[place]
         own[query] = share
-        if share * other[query] > largest:  # one that counts in full in both, where some share a place
+        if share * other[query] > largest:  # a query that counts fully in both rows, where some share a place
             largest, times = share * other[query], share / other[query]
     left, differences, count = np.empty(len(own), np.int64), np.empty(len(own)), 0
     for query in range(len(own)):
         taken = times * other[query]
-        if abs(own[query] - taken) > 1e-12 * max(own[query], taken):  # less is rounding
+        if abs(own[query] - taken) > 1e-12 * max(own[query], taken):  # less is rounding error
             left[count], differences[count] = query, own[query] - taken
             count += 1
     return best, times, left[:count], differences[:count]
@@ -318,7 +321,7 @@ def add_system(
     gradient: Floats,
     packed: Singles,
 ) -> None:
-    """Add δ·G to a gradient, and make a packed sum c a·H + δ·H, δ being `shares` of `queries` and a·H `anchor`."""
+    """Add δ·G to a gradient, and compute the packed sum c a·H + δ·H; δ is `shares` of `queries`, a·H is `anchor`."""
     ends, weights = np.array([0, len(queries)]), np.empty(len(queries), np.float32)
     for place in range(len(queries)):
         weights[place] = shares[place]
@@ -349,11 +352,14 @@ def bare_system(
     gradient: Floats,
     packed: Singles,
 ) -> bool:
-    """The system of a row's step from w₀, beside the anchor that it resembles most; False where that is not much.
+    """Build the system of a row's step from w₀ relative to its most similar anchor.
 
-    The row is what `shared_out` is given; `rows` to `pulls` are those of the anchors, the tables are G and H. v·G is
-    added to `gradient`, a row, and v·H written to `packed`. far: the share of its queries that may be left. strength:
-    what `factorise` adds to the diagonal, so that the gradient becomes the step; below 0 it stays.
+    Return False if none is close enough.
+
+    The row is given as to `shared_out`; `rows` to `pulls` belong to the anchors, and the tables are G and H. v·G is
+    added to the row `gradient`, and v·H written to `packed`. `far` is the share of its queries that may remain.
+    `strength` is added to the diagonal by `factorise`, which turns the gradient into the step; if negative, the
+    gradient stays.
     """
     queries, shares = shared_out(queries, weights, pairs, by_pair)
     if len(queries) == 0:
@@ -371,7 +377,7 @@ def bare_system(
 
 @compiled_loosely
 def _scores(rows: Floats, weights: Floats, scores: Floats) -> None:
-    """Weighted sums of rows, four at a time."""
+    """Compute weighted sums of rows, four at a time."""
     zero, row = weights.dtype.type(0.0), 0
     while row + 4 <= len(rows):
         r0, r1, r2, r3 = rows[row], rows[row + 1], rows[row + 2], rows[row + 3]
@@ -394,7 +400,7 @@ def _scores(rows: Floats, weights: Floats, scores: Floats) -> None:
 
 @compiled_loosely
 def _sum_of_rows(rows: Floats, by: Floats, out: Floats) -> None:
-    """The sum of rows, each by a factor, four at a time."""
+    """Compute the sum of rows, each times a factor, four at a time."""
     out[:] = 0.0
     row = 0
     while row + 4 <= len(rows):
@@ -421,10 +427,9 @@ def rounded_objective(
     weights: Floats,
     gradient: Floats,
 ) -> float:
-    """The losses of one model over the queries it has a share in; their gradient is added to `gradient`.
+    """Return one model's losses over the queries that it has a share in, adding their gradient to `gradient`.
 
-    Those of a query are computed in the precision of `features` and `weights`, the single one. These may have more
-    columns than the gradient: of zeros.
+    They are computed in the single precision of `features` and `weights`, which may have extra columns of zeros.
     """
     longest, total = 0, 0.0
     for query in queries:

@@ -1,7 +1,7 @@
-"""Shared curvature: all local ranking SVMs for a few times the price of one.
+"""Shared curvature: train all local ranking SVMs at a few times the cost of one.
 
-Train w₀ on all queries by Newton and keep every query's gradient G_i and curvature H_i there. The Newton step from w₀
-on any weighting v of the queries needs only sums of them; for all rows of V at once it is
+Train w₀ on all queries by Newton's method and keep every query's gradient G_i and curvature H_i there. The Newton step
+from w₀ on any weighting v of the queries needs only sums of them; for all rows of V at once it is
 
     W = w₀ − ((λ+μ) I + V·H)⁻¹ (λ w₀ + V·G)
 
@@ -9,13 +9,13 @@ The fewer queries have weight, the less exact that one step is. With a tolerance
 rows that have weight; models that miss it take further steps, first with the same curvature and then, one by one, with
 their own. Curvature only steers steps and never certifies them, so single precision is enough for it.
 
-Centres are a few points with local models around them, where every training query's gradient is known. The step from
-w₀ is the less exact the farther it goes. A step with the same curvature from a centre c that is nearer,
+Centres are a few points with local models around them, where every training query's gradient is known. The farther a
+step from w₀ goes, the less exact it is. A step with the same curvature from a center c that is nearer,
 
     w = c − ((λ+μ) I + V·H)⁻¹ (λ c + μ (c − w₀) + V·G(c))
 
-goes on from there for the price of a sum: G(c) is computed once for all models around c. A centre is so near that the
-curvature hardly matters: where many models are alike, that of their mean row of V does for all of them.
+continues from there at the cost of a sum: G(c) is computed once for all models around c. A center is so near that the
+curvature hardly matters: if many models are similar, that of their mean row of V suffices for all.
 """
 
 from __future__ import annotations
@@ -59,27 +59,27 @@ from querywise.runtime.workers import Kept, ThisProcess
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models trained at a time
 _CENTRES = 8
-_SAMPLE = 64  # models whose centres these are
-_WORTH = 16  # the part of certifying all models that centres may cost at most
-_AT_ONCE = 4096  # models in hand at most
-_COMMON = 8  # times the sample: with fewer models it does not pay to find out whether a common curvature does
-_LATE = 1 / 16  # of the sample: where more miss the tolerance with a common curvature, models use their own
+_SAMPLE = 64  # models from which the centers are computed
+_WORTH = 16  # share of the cost of certifying all models that centers may take
+_AT_ONCE = 4096  # most models processed at a time
+_COMMON = 8  # times the sample: with fewer models, testing for a common curvature does not pay
+_LATE = 1 / 16  # of the sample: if more miss the tolerance with a common curvature, models use their own
 _FROZEN_STEPS = 20
 _ANCHORS = 64
 _APART = 12  # training queries for each anchor, at least
-_LIKELY = 0.1  # the share of the training queries that a row must weight to be likely to resemble an anchor's
-_LARGE = 100_000  # numbers that the curvatures of a row have, from which on it is worth reading fewer of them
-_PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
+_LIKELY = 0.1  # share of training queries that a row must weight to be likely to resemble an anchor
+_LARGE = 100_000  # size of a row's curvatures from which reading fewer of them pays
+_PROGRESS = 0.8  # a step with the same curvature must shrink the gap to at most this share for another one to be tried
 _ROUNDS = 10  # of Lloyd's algorithm
 
-_Solve = Callable[[Ints, Floats], Floats]  # the solutions of the systems of some rows, a right side each
+_Solve = Callable[[Ints, Floats], Floats]  # solves the systems of some rows, given a right-hand side each
 _Certify = Callable[[Spread, WeightRows, Floats, Ridge], Gaps]
 
 
 class Centres(NamedTuple):
-    """The points, a row each, and what `gradients_at` has for every part of the training queries, kept.
+    """Center points, a row each, and the results of `gradients_at` for every part of the queries, kept by workers.
 
-    `system` has the curvature that models have in common, if it does for them.
+    `system` is the curvature that models have in common, if that suffices for them.
     """
 
     points: Floats
@@ -87,13 +87,13 @@ class Centres(NamedTuple):
     system: LinearSystems | None = None
 
     def solve(self, right: Floats) -> Floats:
-        """The solutions of the system that models have in common, for a right side each."""
+        """Return the solutions of the common system, given a right-hand side each."""
         assert self.system is not None
         return solved(self.system, np.zeros(len(right), np.int64), right)
 
 
 def centre_points(models: Floats, count: int) -> Floats:
-    """So many centres of some models, by K-means from models as far apart as can be; nothing is drawn at random."""
+    """Return this many centers of some models, by K-means from models as far apart as possible, without randomness."""
     chosen = [models[_squares(models, models.mean(axis=0)).argmax()]]
     for _ in range(count - 1):
         chosen.append(models[np.min([_squares(models, each) for each in chosen], axis=0).argmax()])
@@ -105,13 +105,13 @@ def centre_points(models: Floats, count: int) -> Floats:
 
 
 def nearest(points: Floats, models: Floats) -> Ints:
-    """The number of the point nearest to each model."""
+    """Return the index of the point nearest to each model."""
     found: Ints = np.argmin([_squares(models, each) for each in points], axis=0)
     return found
 
 
 def gradients_at(pairs: Preferences, points: Floats) -> Floats:
-    """Points × queries × features: the gradient of each query's mean loss there."""
+    """Return points × queries × features: the gradient of each query's mean loss there."""
     from querywise.learners.ranksvm import kernels
 
     gradients = np.empty((len(points), len(pairs.pairs), points.shape[1]))
@@ -125,7 +125,7 @@ def gradients_at(pairs: Preferences, points: Floats) -> Floats:
 
 
 def sums_at(gradients: Floats, shares: WeightRows, own: Ints) -> Floats:
-    """A part of V·G(c) for some models, c being each one's own centre."""
+    """Return a part of V·G(c) for some models, where c is each model's own center."""
     sums = np.empty((len(shares), gradients.shape[2]))
     for number, table in enumerate(gradients):
         rows = np.flatnonzero(own == number)
@@ -141,9 +141,9 @@ def _squares(models: Floats, point: Floats) -> Floats:
 
 
 class PreparedRankSVM:
-    """A ranking SVM on all queries, and what it takes to train one on any weighting of them.
+    """A ranking SVM on all queries, with what is needed to train one on any weighting of them.
 
-    `everyone` is the global model. Without a tolerance no training document is kept: a model is then the single step.
+    `everyone` is the global model. Without a tolerance, training documents are not kept: a model is then a single step.
     """
 
     stored = contents(
@@ -163,7 +163,7 @@ class PreparedRankSVM:
         self.learner = learner
         self._spread: Spread | None = None
         self._anchors: Anchors | None = None
-        self.identity: str | None = None  # of the training queries, where finished models are kept by it
+        self.identity: str | None = None  # identity of the training queries, if finished models are cached
 
     def fit(self, everyone: LinearLearner, preferences: PreferenceParts, scaling: Scaling, optimum: Optimum, /) -> Self:
         """Compute every query's gradient and curvature at the global model, given the pairs it was trained on."""
@@ -183,7 +183,7 @@ class PreparedRankSVM:
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """Curvatures and training pairs are there where the learner needs them, and fit together."""
+        """Check that curvatures and training pairs are present if the learner needs them, and consistent."""
         features, loss = known.sizes["features"], self.learner.loss
         curved = hasattr(self, "gradients_") and hasattr(self, "curvatures_")
         require(curved or loss != "squared_hinge", "PreparedRankSVM.curvatures_ is missing")
@@ -197,12 +197,12 @@ class PreparedRankSVM:
         require(np.array_equal(pairs, self.pairs_), "PreparedRankSVM.pairs_ are not those of its levels_")
 
     def weighted(self, query_weights: Floats) -> Self:
-        """The same with weights of the training queries, which every row of V is multiplied by."""
+        """Set weights of the training queries, by which every row of V is multiplied."""
         self.query_weights_ = query_weights
         return self
 
     def gathered(self) -> Self:
-        """The same with all that workers keep gathered here, so that it can be stored."""
+        """Return the object with the data that workers hold gathered here, so that it can be saved."""
         if self._spread is not None and not hasattr(self, "starts_"):
             self._remember()
             self._spread = None
@@ -220,7 +220,7 @@ class PreparedRankSVM:
         self.levels_ = None if pairs is None else pairs.levels
 
     def _parts(self) -> Spread:
-        """The training queries in parts: kept by the workers, or, of a stored learner, here."""
+        """Return the training queries in parts: kept by the workers or, for a loaded learner, here."""
         if self._spread is None:
             pairs, curved = [], []
             if self.features_ is not None and self.levels_ is not None:
@@ -231,7 +231,7 @@ class PreparedRankSVM:
         return self._spread
 
     def for_learner(self, learner: LinearLearner) -> Self:
-        """The same for a learner that differs in its prior alone, which only local models use."""
+        """Return a copy for a learner that differs only in its prior, which only local models use."""
         other = copy.copy(self)
         other.learner = learner
         other._anchors = None
@@ -241,23 +241,23 @@ class PreparedRankSVM:
 
     @property
     def everyone(self) -> LinearLearner:
-        """The global model: prior, back-off."""
+        """The global model, used as the prior and as the fallback."""
         return self.everyone_
 
     def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> LinearModels:
-        """One model per row of V. A row without a query that has pairs is the prior's centre alone.
+        """Train one model per row of V. A row without a query that has pairs gets the prior's center.
 
-        like: gives so many rows that those to come resemble. A few rows are then trained from what is known of these.
+        `like(n)` returns n rows like those to come; a few rows are then trained from sums precomputed for these.
         """
-        own = weighed(query_weights, getattr(self, "query_weights_", None))  # only where the data has some
-        # BLAS keeps to one thread by itself where there is little to do.
+        own = weighed(query_weights, getattr(self, "query_weights_", None))  # only if the data has any
+        # For small problems BLAS uses one thread anyway.
         few = own.shape[0] < MANY
         with contextlib.nullcontext() if few and len(self.centre_) < 200 else one_blas_thread():
             if few and like is not None and self._may_resemble(own):
                 return LinearModels(self._beside_anchors(own, like) / self.spread_)
             shares = WeightRows.of(own, self.pairs_, self.learner.pairs)
             if self.learner.loss == "hinge":
-                first, which = shares.distinct()  # with k = m all are the same
+                first, which = shares.distinct()  # with k = m all rows are the same
                 some, start = shares.select(first), np.tile(self.centre_, (len(first), 1))
                 key = self.identity and content((self.identity, self.learner, some))
                 weights = self._one_by_one(some, start, key)[which]
@@ -266,7 +266,7 @@ class PreparedRankSVM:
         return LinearModels(weights / self.spread_)
 
     def _may_resemble(self, rows: csr_array) -> bool:
-        """Whether rows weight so many training queries that anchors may pay, all of which are in memory here."""
+        """Return whether rows weight enough training queries for anchors to pay, with all of them in memory here."""
         d = len(self.centre_)
         if self.learner.loss == "hinge" or not rows.shape[0] or rows.shape[1] != len(self.pairs_):
             return False
@@ -275,7 +275,7 @@ class PreparedRankSVM:
         return bool(likely) and isinstance(self._parts().curved[0], Curved)
 
     def _beside_anchors(self, rows: csr_array, like: Callable[[int], csr_array]) -> Floats:
-        """The models of a few rows, each from the anchor that it resembles most."""
+        """Return the models of a few rows, each from its most similar anchor."""
         if self._anchors is None:
             count = max(1, min(_ANCHORS, len(self.pairs_) // _APART))
             typical = weighed(like(count), getattr(self, "query_weights_", None))
@@ -288,7 +288,7 @@ class PreparedRankSVM:
         return np.array([self._beside(self._anchors, rows[[row]]) for row in range(rows.shape[0])])
 
     def _beside(self, anchors: Anchors, weights: csr_array) -> Floats:
-        """The model of one row: a step from the point of an anchor, then as many more as the tolerance asks for."""
+        """Return the model of one row: a step from an anchor's point, then as many more as the tolerance requires."""
         found, proven = None, True
         if anchors.given.pairs is None:
             found = anchors.bare(weights)
@@ -300,9 +300,9 @@ class PreparedRankSVM:
         return np.asarray((self._all_at_once(own) if found is None else self._one_by_one(own, found[None, :]))[0])
 
     def pulls(self) -> Floats:
-        """Each query's gradient at the global model, whitened: in units in which the global curvature is 1.
+        """Return each query's gradient at the global model, whitened: in units in which the global curvature is 1.
 
-        Half its squared norm is the decrease by a Newton step of its own with that curvature, on any feature scale.
+        Half its squared norm is the decrease by the query's own Newton step with that curvature, on any feature scale.
         """
         everyone = WeightRows.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
         pool, curved = self._parts().workers, self._parts().curved
@@ -313,7 +313,7 @@ class PreparedRankSVM:
         return whitened
 
     def gradients(self) -> Floats | None:
-        """Training queries × features: each one's gradient at the global model, by the weights as the user has them."""
+        """Return training queries × features: gradients at the global model, by the weights of unscaled features."""
         if self.learner.loss == "hinge":
             return None
         return joined(self._parts().workers.each(gradients_of, self._parts().curved)) * self.spread_
@@ -337,7 +337,7 @@ class PreparedRankSVM:
         return weights
 
     def _in_blocks(self, shares: WeightRows, centres: Centres | None) -> Floats:
-        """The models of rows, each with the curvature of its own row, as many at a time as there is room for."""
+        """Return the models of rows, each with its own curvature, as many at a time as fit into memory."""
         d = len(self.centre_)
         each = 2 * d * (d + 1) * (len(self._parts()) + 1)  # bytes: a sum from every part, and the factor
         room = min(_MEMORY, (self._parts().workers.memory or np.inf) / 10)
@@ -350,7 +350,7 @@ class PreparedRankSVM:
         return weights
 
     def _centres(self, shares: WeightRows) -> Centres | None:
-        """Centres of the single steps of some rows; none where there is so little to certify that they do not pay."""
+        """Return centers of the single steps of some rows, or None if certifying is too cheap for them to pay."""
         if len(shares.queries) < _WORTH * _CENTRES * shares.columns:
             return None
         rows = np.flatnonzero(shares.has_pairs)
@@ -360,7 +360,7 @@ class PreparedRankSVM:
         return self._with_common(centres, some) if len(rows) >= _COMMON * _SAMPLE else centres
 
     def _with_common(self, centres: Centres, some: WeightRows) -> Centres:
-        """The same with the curvature of the mean of some rows, if nearly all of their models are certified at once."""
+        """Return the centers, with the mean row's curvature if it certifies nearly all models of some rows at once."""
         spread, mean = self._parts(), some.matrix().mean(axis=0)
         row = WeightRows.of(csr_array(np.reshape(mean, (1, -1))), self.pairs_, "query")
         sums = spread.workers.each(step_sums, *spread.asked(spread.curved, row))
@@ -370,7 +370,7 @@ class PreparedRankSVM:
         return common if len(late) <= _LATE * len(some) else centres
 
     def _first_steps(self, shares: WeightRows, *, more: bool) -> tuple[Floats, Any]:
-        """The step from w₀ for some rows, and, where more may follow, their systems, kept."""
+        """Return the step from w₀ for some rows and, if more may follow, their systems, kept by workers."""
         spread = self._parts()
         sums = spread.workers.keep(step_sums, *spread.asked(spread.curved, shares))
         shared = (shares.has_pairs, self._ridge(), self.centre_, more)
@@ -378,10 +378,10 @@ class PreparedRankSVM:
         return weights, systems
 
     def _in_common(self, shares: WeightRows, centres: Centres, *, again: bool = True) -> tuple[Floats, Ints]:
-        """The models of some rows by steps with the curvature they have in common, and those that miss the tolerance.
+        """Return the models of some rows by steps with their common curvature, and those that miss the tolerance.
 
-        They are certified in single precision, what is rounded there being allowed for. again: whether those that miss
-        it at first take further steps.
+        They are certified in single precision, with an allowance for rounding. `again` says whether those that miss the
+        tolerance at first take further steps.
         """
         spread, ridge = self._parts(), self._ridge()
         weights = np.where(shares.has_pairs[:, None], self.centre_, ridge.minimiser)
@@ -397,11 +397,11 @@ class PreparedRankSVM:
         return weights, self._frozen_steps(shares, weights, solve, pending, gaps_if_rounded, most)
 
     def _block(self, shares: WeightRows, centres: Centres | None) -> Floats:
-        """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
+        """Return the models of some rows: the step from w₀, then as many more as the tolerance requires."""
         weights, systems = self._first_steps(shares, more=self.learner.tolerance is not None)
         if self.learner.tolerance is None:
             return weights
-        weights = np.array(weights)  # a copy: results of workers may be read only
+        weights = np.array(weights)  # a copy, since results of workers may be read-only
         pending = np.flatnonzero(shares.has_pairs)
 
         def solve(rows: Ints, right: Floats) -> Floats:
@@ -415,7 +415,7 @@ class PreparedRankSVM:
         return weights
 
     def _step_from(self, centres: Centres, shares: WeightRows, weights: Floats, solve: _Solve, pending: Ints) -> None:
-        """Step from the nearest centre; models nearer to w₀ stay as they are."""
+        """Step from the nearest center; models nearer to w₀ stay unchanged."""
         spread, ridge = self._parts(), self._ridge()
         own = nearest(np.vstack([self.centre_, centres.points]), weights[pending]) - 1
         moved, own = pending[own >= 0], own[own >= 0]
@@ -428,7 +428,10 @@ class PreparedRankSVM:
     def _frozen_steps(
         self, shares: WeightRows, weights: Floats, solve: _Solve, pending: Ints, certify: _Certify, most: int
     ) -> Ints:
-        """Certify, and step again with the same curvature while that helps, `most` times; who misses the tolerance."""
+        """Certify models, and step again with the same curvature while that helps.
+
+        Return those that miss the tolerance.
+        """
         best = np.full(len(weights), np.inf)
         late = [np.zeros(0, dtype=np.int64)]
         for steps_left in reversed(range(most + 1)):
@@ -445,7 +448,7 @@ class PreparedRankSVM:
         return np.sort(np.concatenate(late))
 
     def _one_by_one(self, shares: WeightRows, start: Floats, key: str | None = None) -> Floats:
-        """Newton's method for every row, from its current weights, with its own curvature on the queries it weights."""
+        """Run Newton's method for every row from its current weights, with the curvature of the queries it weights."""
         spread, ridge = self._parts(), self._ridge()
 
         def train(row: int) -> Floats:
@@ -460,7 +463,7 @@ class PreparedRankSVM:
 
         if not len(start):
             return start
-        threads = spread.workers.memory is None  # each of which would have parts of its own in memory
+        threads = spread.workers.memory is None  # each thread would have its own parts in memory
         rows, label = range(len(start)), "Refining local models"
         return np.array(finish_jobs(spread.workers, train, rows, label, key, side_by_side=threads))
 

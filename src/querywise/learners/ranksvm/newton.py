@@ -31,12 +31,12 @@ from querywise.runtime.workers import Kept
 
 _MAX_STEPS = 200
 _SUFFICIENT = 1e-4
-_ROUNDING = 1e-7  # a gap that double precision may not get below when l2 is tiny
+_ROUNDING = 1e-7  # a relative gap that double precision may not get below if l2 is tiny
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """λ/2 ‖w‖² + μ/2 ‖w − w₀‖²: the penalties on distance from zero, and from the prior's centre w₀."""
+    """λ/2 ‖w‖² + μ/2 ‖w − w₀‖²: the penalties on the distances from zero and from the prior's center w₀."""
 
     l2: float
     centre: Floats
@@ -44,29 +44,29 @@ class Ridge:
 
     @property
     def strength(self) -> float:
-        """λ + μ, the least curvature the objective has in any direction."""
+        """λ + μ, the smallest curvature of the objective in any direction."""
         return self.l2 + self.centre_l2
 
     @property
     def minimiser(self) -> Floats:
-        """The minimum of the two terms alone, μ/(λ+μ) · w₀: the model of queries without a single pair."""
+        """The minimum of the two terms alone, μ/(λ+μ) · w₀: the model of queries without pairs."""
         return self.centre * (self.centre_l2 / self.strength)
 
     def value(self, weights: Floats) -> float:
-        """The two terms."""
+        """Return the two terms."""
         away = weights - self.centre
         return float(0.5 * self.l2 * weights @ weights + 0.5 * self.centre_l2 * away @ away)
 
     def gradient(self, weights: Floats) -> Floats:
-        """Their gradient."""
+        """Return their gradient."""
         return self.l2 * weights + self.centre_l2 * (weights - self.centre)
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """Weights, the objective there, and the proven bound on its distance from the minimum.
+    """Weights, the objective there, and a proven bound on its distance from the minimum.
 
-    With Newton's method also the state of every part there, kept: scores and sums over pairs.
+    With Newton's method also the state of every part, kept by workers: scores and sums over pairs.
     """
 
     weights: Floats
@@ -84,7 +84,7 @@ class _Point:
 
 
 class _Objective:
-    """F, its gradient and its Newton step, at a point: sums over all parts of the preferences."""
+    """F, its gradient and its Newton step at a point, as sums over all parts of the preferences."""
 
     def __init__(self, preferences: PreferenceParts, coefficients: Floats, ridge: Ridge, loss: Loss) -> None:
         self.workers, self.parts = preferences.workers, preferences.parts
@@ -92,28 +92,28 @@ class _Objective:
         self.ridge, self.loss = ridge, loss
 
     def begin(self, weights: Floats) -> _Point:
-        """The point at some weights."""
+        """Return the point at some weights."""
         seen, states = self.workers.both(_losses_at_weights, self.parts, self.coefficients, shared=(weights, self.loss))
         return self._point(weights, seen, states)
 
     def curvature(self, point: _Point) -> Floats:
-        """The second derivative of the losses there."""
+        """Return the second derivative of the losses there."""
         return total(self.workers.each(_curvature_of, self.parts, self.coefficients, point.states, shared=(self.loss,)))
 
     def newton_step(self, point: _Point) -> Floats:
-        """The minimum of the second-order model there."""
+        """Return the step to the minimum of the second-order model there."""
         return -cho_solve(self._factor(point), point.gradient)
 
     def nonnegative_step(self, point: _Point) -> Floats:
-        """The minimum of the second-order model there over weights that are not negative, u: ½ uᵀHu − (Hw − g)ᵀu."""
+        """Return the step to the second-order model's minimum over non-negative weights u: ½ uᵀHu − (Hw − g)ᵀu."""
         from scipy.optimize import nnls
 
-        root = np.triu(self._factor(point)[0])  # H = RᵀR, so the model is ½ ‖Ru − R⁻ᵀ(Hw − g)‖² and a constant
+        root = np.triu(self._factor(point)[0])  # H = RᵀR, so the model is ½ ‖Ru − R⁻ᵀ(Hw − g)‖² plus a constant
         goal = root @ point.weights - solve_triangular(root, point.gradient, trans="T")
         return np.asarray(nnls(root, goal)[0] - point.weights)
 
     def _factor(self, point: _Point) -> tuple[Floats, bool]:
-        """The Cholesky factor of the second derivative of F there."""
+        """Return the Cholesky factor of the second derivative of F there."""
         curvature = self.curvature(point)
         curvature[np.diag_indices_from(curvature)] += self.ridge.strength
         if not (np.isfinite(curvature).all() and np.isfinite(point.gradient).all()):
@@ -127,7 +127,7 @@ class _Objective:
             raise SolverError(f"l2={self.ridge.l2:g} is too small for these features; raise it.") from None
 
     def line_search(self, here: _Point, step: Floats) -> _Point:
-        """The full step where it descends enough; else the point along it where F stops falling, to a tenth."""
+        """Return the full step if it descends enough, else roughly the point along it where F stops falling."""
         slope = float(here.gradient @ step)
         columns = (self.parts, self.coefficients, here.states)
         seen, moved = self.workers.both(_full_step, *columns, shared=(step, self.loss))
@@ -140,7 +140,7 @@ class _Objective:
             slope_there = float(there.gradient @ step)
             if abs(slope_there) <= 0.1 * abs(slope) and (slope_there <= 0 or there.value < here.value):
                 break
-            # F is convex, so its slope rises along the way and its zero lies between a negative and a positive one.
+            # F is convex, so its slope rises along the step, with its zero between a negative and a positive slope.
             if slope_there < 0:
                 low = (size, slope_there)
             else:
@@ -165,18 +165,18 @@ class State(NamedTuple):
     along: Floats | None = None
 
 
-_Losses = tuple[float, Floats]  # the losses of one part, weighted, and their gradient
+_Losses = tuple[float, Floats]  # the weighted losses of one part, and their gradient
 
 
 def _losses_at_weights(part: Preferences, coefficients: Floats, weights: Floats, loss: Loss) -> tuple[_Losses, State]:
-    """The losses and the state of one part at some weights."""
+    """Return the losses and the state of one part at some weights."""
     return _losses_at(part, coefficients, part.scores(weights), loss)
 
 
 def _full_step(
     part: Preferences, coefficients: Floats, state: State, step: Floats, loss: Loss
 ) -> tuple[_Losses, State]:
-    """One part after the whole Newton step."""
+    """Return one part after the full Newton step."""
     along = part.scores(step)
     return _losses_at(part, coefficients, state.scores + along, loss, along)
 
@@ -184,7 +184,7 @@ def _full_step(
 def _partial_step(
     part: Preferences, coefficients: Floats, state: State, whole: State, size: float, loss: Loss
 ) -> tuple[_Losses, State]:
-    """One part after `size` times the step; the scores are linear in the weights, so nothing is multiplied again."""
+    """Return one part after `size` times the step; scores are linear in the weights, so no product is recomputed."""
     assert whole.along is not None
     return _losses_at(part, coefficients, state.scores + size * whole.along, loss)
 
@@ -192,7 +192,7 @@ def _partial_step(
 def _losses_at(
     part: Preferences, coefficients: Floats, scores: Floats, loss: Loss, along: Floats | None = None
 ) -> tuple[_Losses, State]:
-    """The losses of one part at some scores, their gradient by the weights, and what further steps need of it."""
+    """Return the losses of one part at some scores, their gradient by the weights, and the state for further steps."""
     sums = part.sums(scores, loss)
     by_score = np.repeat(coefficients, np.diff(part.starts)) * sums.gradient
     return (float(coefficients @ sums.losses), part.by_weights(by_score)), State(scores, sums, along)
@@ -212,9 +212,9 @@ def minimise(
     start: Floats,
     nonnegative: bool = False,
 ) -> Optimum:
-    """Newton steps with a line search until the relative gap is proven to be at most `tolerance`.
+    """Take Newton steps with a line search until the relative gap is proven to be at most `tolerance`.
 
-    nonnegative: over weights that are not negative; `start` is none either.
+    With `nonnegative`, minimize over non-negative weights, starting from such weights.
     """
     objective = _Objective(preferences, coefficients, ridge, loss)
     here = objective.begin(start)
@@ -237,9 +237,9 @@ def minimise(
 
 
 def _gap_over_nonnegative(point: _Point, strength: float) -> float:
-    """How far F is at most above its minimum over weights that are not negative."""
+    """Return a bound on F's distance from its minimum over non-negative weights."""
     weights, pull = point.weights, point.gradient
-    least = np.maximum(weights - pull / strength, 0.0)  # where the bound of each coordinate is reached
+    least = np.maximum(weights - pull / strength, 0.0)  # where each coordinate attains the bound
     away = least - weights
     return float(-(pull @ away) - 0.5 * strength * (away @ away))
 
@@ -253,10 +253,10 @@ def minimise_hinge(
     start: Floats,
     nonnegative: bool = False,
 ) -> Optimum:
-    """The hinge loss, by ever less smoothed hinges, until smoothing and gap together are within `tolerance`.
+    """Minimize the hinge loss by ever less smoothed hinges, until smoothing and gap together are within `tolerance`.
 
-    The smoothed hinge exceeds the hinge by at most δ/4, so its optimum is within Σ_i c_i p_i · δ/4 of the true
-    one. Each stage starts where the last one ended.
+    The smoothed hinge exceeds the hinge by at most δ/4, so its optimum is within Σ_i c_i p_i · δ/4 of the true one.
+    Each stage starts where the last one ended.
     """
     pair_weight = float(coefficients @ preferences.pairs)
     half_width = 1.0
@@ -281,7 +281,7 @@ def minimise_hinge(
 def refined(
     chosen: Sequence[Preferences], share: Floats, start: Floats, ridge: Ridge, loss: str, tolerance: float
 ) -> Floats:
-    """The model of one row of V by Newton's method, from its pairs of every part."""
+    """Return the model of one row of V by Newton's method, from its pairs in every part."""
     preferences = Preferences.joined(chosen)
     coefficients, spread = share / preferences.pairs, PreferenceParts.of(preferences)
     if loss == "hinge":

@@ -1,7 +1,7 @@
 """The preference pairs of a judged set, and sums of a loss over them: values, gradients, curvature.
 
-Everything is computed in blocks of whole queries that do not depend on the number of threads, and added up in a fixed
-order, so results do not depend on it either.
+Everything is computed in blocks of whole queries and summed in a fixed order, so results do not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.threads import cores, in_threads
 from querywise.runtime.workers import Kept, ThisProcess, Workers, workers
 
-_TABLE_BYTES = 400_000_000  # of tables of features × features at once
+_TABLE_BYTES = 400_000_000  # bytes of features × features tables at a time
 _BLOCK_ROWS = 4_096
-_RANGES = 16  # of queries, whose sums are added up one by one, whatever the number of threads
+_RANGES = 16  # ranges of queries, whose sums are added in order, whatever the number of threads
 _Number = TypeVar("_Number", np.float64, np.float32)
 _Any = TypeVar("_Any", bound=np.generic)
 
 
 @dataclass(frozen=True)
 class Loss:
-    """One member of the family described in `kernels`: a parabola between `lower` and `upper`, a line below."""
+    """A loss of the family described in `kernels`: a parabola between `lower` and `upper`, a line below."""
 
     upper: float
     lower: float
@@ -42,12 +42,12 @@ SQUARED_HINGE = Loss(1.0, -np.inf, 1.0)
 
 
 def smoothed_hinge(half_width: float) -> Loss:
-    """The hinge, smoothed at its kink; nowhere more than half_width/4 above it."""
+    """Return the hinge, smoothed at its kink and nowhere more than half_width/4 above it."""
     return Loss(1.0 + half_width, 1.0 - half_width, 1.0 / (4.0 * half_width))
 
 
 class PairSums(NamedTuple):
-    """At some scores: Σ ℓ of each query, its derivative by each document's score, each document's pairs in the band."""
+    """At some scores: each query's Σ ℓ, its derivative by each document's score, and each document's band pairs."""
 
     losses: Floats
     gradient: Floats
@@ -55,7 +55,7 @@ class PairSums(NamedTuple):
 
 
 def dense_levels(labels: Ints, starts: Ints) -> tuple[Ints, Ints]:
-    """Rows of each query in ascending order of label, and their labels renumbered 0, 1, 2, … in that order."""
+    """Return each query's rows in ascending order of label, and their labels renumbered 0, 1, 2, … in that order."""
     query = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     rows = np.lexsort((labels, query))  # stable
     higher = np.zeros(len(rows), np.int64)
@@ -68,13 +68,13 @@ def dense_levels(labels: Ints, starts: Ints) -> tuple[Ints, Ints]:
 class Preferences:
     """The pairs {(a, b): label a > label b} of every query, never enumerated.
 
-    The documents of a query are kept in ascending order of label: `rows` are their places in the set they came from,
-    and scores and gradients here are in this order.
+    Documents of a query are in ascending order of label: `rows` are their rows in the original set, and scores and
+    gradients here follow this order.
     """
 
     def __init__(self, features: Floats, labels: Ints, starts: Ints) -> None:
         self.rows, levels = dense_levels(labels, starts)
-        # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
+        # The kernels are compiled for writable arrays; read-only ones would trigger a second compilation.
         self._remember(features[self.rows], levels, starts.copy(), count_pairs(labels, starts))
 
     def __getstate__(self) -> tuple[Floats, Ints, Ints, Ints]:
@@ -84,7 +84,7 @@ class Preferences:
         self._remember(*state)
 
     def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
-        from querywise.learners.ranksvm import kernels, local_kernels  # numba takes half a second to import
+        from querywise.learners.ranksvm import kernels, local_kernels  # importing numba takes half a second
 
         self._kernels: Any = kernels
         self._local: Any = local_kernels
@@ -96,11 +96,11 @@ class Preferences:
         self._rows = [slice(int(starts[first]), int(starts[last])) for first, last in self._blocks]
 
     def for_kernels(self) -> tuple[Floats, Ints, Ints, Ints]:
-        """Features, levels, starts and pairs as compiled kernels take them, wherever they lie."""
+        """Return features, levels, starts and pairs in the form that compiled kernels accept."""
         return for_kernels(self.features), for_kernels(self.levels), for_kernels(self.starts), for_kernels(self.pairs)
 
     def select(self, queries: Ints) -> Preferences:
-        """The preferences of some queries."""
+        """Return the preferences of some queries."""
         rows = rows_of(self.starts, queries)
         starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[queries])])
         chosen = Preferences.__new__(Preferences)
@@ -109,7 +109,7 @@ class Preferences:
 
     @staticmethod
     def joined(parts: Sequence[Preferences]) -> Preferences:
-        """The preferences of several sets, one after the other; of one, itself."""
+        """Return the preferences of several sets, joined."""
         if len(parts) == 1:
             return parts[0]
         sizes = np.concatenate([np.diff(each.starts) for each in parts])
@@ -123,15 +123,15 @@ class Preferences:
         return together
 
     def scores(self, weights: Floats) -> Floats:
-        """Every document's score under a linear model."""
+        """Return every document's score by a linear model."""
         return np.concatenate(in_threads(lambda rows: self.features[rows] @ weights, self._rows))
 
     def by_weights(self, by_score: Floats) -> Floats:
-        """A derivative by each document's score, as the derivative by the weights of a linear model."""
+        """Return the derivative by the weights of a linear model, given the derivative by each document's score."""
         return total(in_threads(lambda rows: self.features[rows].T @ by_score[rows], self._rows))
 
     def sums(self, scores: Floats, loss: Loss) -> PairSums:
-        """Losses and their derivatives at these scores."""
+        """Return losses and their derivatives at these scores."""
         result = PairSums(np.zeros(len(self.starts) - 1), np.zeros(len(scores)), np.zeros(len(scores)))
         shape = (loss.upper, loss.lower, loss.q)
         _, levels, starts, pairs = self.for_kernels()
@@ -147,13 +147,13 @@ class Preferences:
         return result
 
     def curvature(self, scores: Floats, degree: Floats, query_weights: Floats, loss: Loss) -> Floats:
-        """Σ_i weight_i · ∇² of query i's losses by the weights of a linear model: 2q Xᵀ L X over pairs in the band."""
+        """Return Σ_i weight_i · ∇² of query i's losses by linear weights: 2q Xᵀ L X over pairs in the band."""
 
         def block(queries: tuple[int, int]) -> Floats:
             features, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
             return features.T @ rows
 
-        # A few at a time: every block gives a whole table.
+        # A few at a time: every block returns a whole table.
         some = max(cores(), _TABLE_BYTES // max(8 * self.features.shape[1] ** 2, 1))
         half = total(in_threads(block, self._blocks[:some]))
         for first in range(some, len(self._blocks), some):
@@ -162,7 +162,7 @@ class Preferences:
         return loss.q * (half + half.T)
 
     def curvatures(self, scores: Floats, degree: Floats, query_weights: Floats, loss: Loss) -> Singles:
-        """The same for every query alone, as packed upper triangles in single precision."""
+        """Return the same for every single query, as packed upper triangles in single precision."""
         columns = self.features.shape[1]
         packed = np.empty((len(self.starts) - 1, columns * (columns + 1) // 2), np.float32)
         features, _, starts, _ = self.for_kernels()
@@ -175,7 +175,7 @@ class Preferences:
         return packed
 
     def gradients(self, by_score: Floats, query_weights: Floats) -> Floats:
-        """Every query's gradient by the weights of a linear model, times its weight."""
+        """Return every query's gradient by the weights of a linear model, times its weight."""
         gradients = np.empty((len(self.starts) - 1, self.features.shape[1]))
         features, _, starts, _ = self.for_kernels()
         pulls, weights = for_kernels(by_score), for_kernels(query_weights)
@@ -200,12 +200,12 @@ class Preferences:
 
 
 def joined(parts: Sequence[NDArray[_Any]]) -> NDArray[_Any]:
-    """Rows one below the other; of one table, itself."""
+    """Concatenate tables; a single one is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def total(parts: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
-    """The sum in the order of the parts, whatever order they were finished in."""
+    """Return the sum in the order of the parts, whatever order they were finished in."""
     total = parts[0].copy()
     for part in parts[1:]:
         total += part
@@ -213,7 +213,7 @@ def total(parts: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
 
 
 def _blocks(starts: Ints) -> list[tuple[int, int]]:
-    """Runs of whole queries with about the same number of rows."""
+    """Return runs of whole queries with about the same number of rows."""
     cuts = [0]
     while cuts[-1] < len(starts) - 1:
         goal = starts[cuts[-1]] + _BLOCK_ROWS
@@ -222,7 +222,7 @@ def _blocks(starts: Ints) -> list[tuple[int, int]]:
 
 
 def query_ranges(starts: Ints) -> Sequence[range]:
-    """Runs of queries with about the same number of rows."""
+    """Return runs of queries with about the same number of rows."""
     cuts = np.searchsorted(starts, np.linspace(0, starts[-1], _RANGES + 1)).clip(0, len(starts) - 1)
     cuts[-1] = len(starts) - 1
     return [range(first, last) for first, last in pairwise(cuts.tolist()) if last > first]
@@ -230,25 +230,25 @@ def query_ranges(starts: Ints) -> Sequence[range]:
 
 @dataclass(frozen=True)
 class PreferenceParts:
-    """Preferences in parts, one after the other; `pairs` counts those of every query."""
+    """Preferences in consecutive parts; `pairs` are the counts of every query."""
 
     workers: Workers
     parts: Sequence[Preferences | Kept]
     pairs: Ints
-    cuts: Ints  # the first query of each part, and how many there are in all
+    cuts: Ints  # the first query of each part, and the total number
 
     @staticmethod
     def of(preferences: Preferences) -> PreferenceParts:
-        """All in one part, here."""
+        """Return all preferences as one part in this process."""
         return PreferenceParts(ThisProcess(), [preferences], preferences.pairs, np.array([0, len(preferences.pairs)]))
 
     def split(self, values: Floats) -> list[Floats]:
-        """A value for every query, part by part."""
+        """Split one value per query by parts."""
         return [values[first:last] for first, last in pairwise(self.cuts.tolist())]
 
 
 def preference_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Scaling]:
-    """The pairs of a training set with its features on one scale, part by part, and that scale."""
+    """Return a training set's pairs with scaled features, part by part, and the scaling."""
     return cached("pairs", scale, data, lambda: _made_parts(data, scale))
 
 

@@ -1,4 +1,4 @@
-"""Ranking SVM: a linear model that puts preferred documents above the others, by a margin [joachims2002]_.
+"""Ranking SVM: a linear model that ranks preferred documents above others by a margin [joachims2002]_.
 
     min_w  λ/2 ‖w‖²  +  Σ_i v_i · (1/p_i) Σ_{(a,b) ∈ P_i} ℓ(w·(x_ia − x_ib))
 
@@ -32,9 +32,9 @@ from querywise.runtime.threads import one_blas_thread
 from querywise.runtime.values import is_finite_number
 from querywise.runtime.workers import require_memory, workers
 
-# Newton's last steps on the squared hinge are nearly free, so a global model is solved this far whatever the tolerance.
+# Newton's last steps on the squared hinge are nearly free, so a global model is solved to this gap at any tolerance.
 GLOBAL_TOLERANCE = 1e-10
-_TABLES = 4  # of features × features, while Newton's method takes a step
+_TABLES = 4  # features × features tables during a Newton step
 
 
 @dataclass(eq=False, repr=False)
@@ -42,22 +42,22 @@ class RankSVM(WeightedSum):
     """A linear ranker trained on preference pairs, without ever enumerating them.
 
     Args:
-        l2: λ, how strongly weights are shrunk towards 0, above 0; with standardised features 1 is a good first guess.
+        l2: λ, how strongly weights are shrunk towards 0, above 0; with standardized features 1 is a good first guess.
         loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
         pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
-        scale: features are standardised inside, or not (`none`).
-        prior: "global" shrinks local models towards the global one, by `prior_l2`; None towards 0. Of local models
+        scale: features are standardized inside, or not (`none`).
+        prior: "global" shrinks local models towards the global one, by `prior_l2`; None towards 0. For local models
             only.
-        prior_l2: how strongly they are shrunk towards it, from 0 up; "global" needs it.
+        prior_l2: how strongly they are shrunk towards it, non-negative; required for "global".
         tolerance: the relative objective gap that the hinge, and local models, are solved to, between 0 and 1; None
             leaves local models uncertified.
-        nonnegative: no weight is below 0, as for scores of fields, where more is never worse. Not of local models.
+        nonnegative: no weight is below 0, as for scores of fields, where more is never worse. Not for local models.
 
     After fit, `weights_` are the weights, in the units of the features as given; a score is the weighted sum.
 
     Raises:
-        DataError: A parameter out of its range, data in which no document is preferred to another, and features too
-            large to compute with, missing, or too many for the memory.
+        DataError: A parameter out of its range, data without preferences, and features that are too large to compute
+            with, missing, or too many for the memory.
 
     >>> from querywise import RankSVM, from_arrays
     >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])
@@ -86,10 +86,11 @@ class RankSVM(WeightedSum):
     )
 
     def fit(self, data: Training, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Learn the weights of every feature. There is no early stopping: `valid` is ignored.
+        """Learn the weights of all features. There is no early stopping: `valid` is ignored.
 
         Args:
-            query_weights: how much each query counts, in their order, from 0 up; None: as `data` says, or all the same.
+            query_weights: how much each query counts, in order, non-negative; None means the weights in `data`, or
+                equal ones.
         """
         self.fit_preferences(data, query_weights)
         return self
@@ -97,7 +98,7 @@ class RankSVM(WeightedSum):
     def fit_preferences(
         self, data: Training, query_weights: Floats | None = None
     ) -> tuple[PreferenceParts, Scaling, Optimum]:
-        """Fit, and return the scaled pairs it was fitted on, their scaling and the optimum."""
+        """Fit, and return the scaled training pairs, their scaling and the optimum."""
         self._check_parameters()
         _require_room(data.feature_count, 0)
         weights = check_query_weights(query_weights, data)
@@ -111,16 +112,17 @@ class RankSVM(WeightedSum):
         return preferences, scaling, optimum
 
     def takes_parts(self) -> bool:
-        """Whether it can be fitted on shards: always."""
+        """Return whether it can be fitted on shards, which is always true."""
         return True
 
     def prepare(self, data: Training, /) -> PreparedRankSVM:
-        """Get ready to train on any weighting of the queries."""
+        """Return a learner that is ready to train on any weighting of the queries."""
         self._check_parameters()
         if self.nonnegative:
             raise DataError("RankSVM(nonnegative=True) is one model for all queries; local models take any weights.")
         if self.loss == "squared_hinge" and workers().parts == 1:  # a cluster keeps them in the memory of all machines
-            parts = len(data.parts()) if workers().memory is not None else 1  # with a budget, the others are on disk
+            # with a memory budget, the other parts are on disk
+            parts = len(data.parts()) if workers().memory is not None else 1
             _require_room(data.feature_count, -(-len(data) // parts))
 
         def made() -> PreparedRankSVM:
@@ -164,7 +166,7 @@ class RankSVM(WeightedSum):
 
 
 def _require_room(features: int, queries: int) -> None:
-    """Refuse so many features that the curvature, of all queries and of so many alone, does not fit into memory."""
+    """Raise DataError if the curvatures of all queries together and of each separately do not fit into memory."""
     together, alone = 8 * _TABLES * features**2, 2 * features * (features + 1) * queries
     whose = f" of all queries and of {queries} alone" if queries else ""
     require_memory(
@@ -175,7 +177,7 @@ def _require_room(features: int, queries: int) -> None:
 
 
 def pair_coefficients(query_weights: Floats, pairs: Ints, count: Literal["query", "pair"]) -> Floats:
-    """What each pair of a query costs: v_i/p_i with Σ v = 1 over queries with pairs, or v_i / Σ v_j p_j.
+    """Return the weight of each pair of a query: v_i/p_i with Σ v = 1 over queries with pairs, or v_i / Σ v_j p_j.
 
     >>> pair_coefficients(np.array([1.0, 1.0, 1.0]), np.array([4, 1, 0]), "query")
     array([0.125, 0.5  , 0.   ])

@@ -1,7 +1,7 @@
-"""The systems ((λ+μ) I + V·H) x = g of many models: sums over training queries, and small systems solved by them.
+"""The systems ((λ+μ) I + V·H) x = g of many models: sums over training queries, and solving the small systems.
 
-The sums, V·G and V·H, are made in the parts that workers keep; the systems are symmetric, positive definite, and solved
-more than once.
+The sums V·G and V·H are computed in the parts that workers keep; the systems are symmetric and positive definite, and
+solved more than once.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from querywise.runtime.arrays import Bools, Floats, Ints, Singles, for_kernels
 from querywise.runtime.threads import in_threads, slices
 from querywise.runtime.workers import Kept, Workers
 
-_DENSE_ROWS = 64  # models from which on V may be multiplied as a dense matrix
-_DENSE = 0.2  # the share of queries with weight from which on that is faster, zeros and all
+_DENSE_ROWS = 64  # models from which V may be multiplied as a dense matrix
+_DENSE = 0.2  # share of queries with weight from which that is faster despite the zeros
 
 _Part = TypeVar("_Part")
 _FEW = 16  # features below which LAPACK's LU is as fast
-_BLOCK = 64  # systems in hand at a time
-LARGE = 96  # features from which on LAPACK factorises one system faster, the call included
+_BLOCK = 64  # systems processed at a time
+LARGE = 96  # features from which LAPACK factorizes one system faster, including the call
 
 _NONE = np.empty((0, 0), np.float32)
 
-Sums = Sequence[tuple[Floats, Singles]]  # V·G and V·H, packed, from every part
+Sums = Sequence[tuple[Floats, Singles]]  # V·G and packed V·H, from every part
 
 
 class Curved(NamedTuple):
-    """Some training queries: the gradient and the packed curvature of each at w₀."""
+    """The gradient and the packed curvature of some training queries at w₀."""
 
     gradients: Floats
     curvatures: Singles
 
 
 def curved_queries(preferences: Preferences, state: State) -> Curved:
-    """The gradient and the curvature of every query of a part at the optimum, given its state there."""
+    """Return the gradient and the curvature of every query of a part at the optimum, given its state there."""
     mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
     gradients = preferences.gradients(state.sums.gradient, mean)
     curvatures = preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE)  # in single precision
@@ -52,12 +52,12 @@ def curved_queries(preferences: Preferences, state: State) -> Curved:
 
 
 def gradient_sums(curved: Curved, shares: WeightRows) -> Floats:
-    """A part of V·G."""
+    """Return a part of V·G."""
     return shares.times(curved.gradients)
 
 
 def step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
-    """A part of V·G and of V·H, the latter packed."""
+    """Return a part of V·G and of V·H, the latter packed."""
     entries = len(shares) * shares.columns
     dense = len(shares) >= _DENSE_ROWS and len(shares.queries) >= _DENSE * entries
     sums = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
@@ -66,7 +66,7 @@ def step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
 
 
 def _multiply(shares: WeightRows, table: Singles, sums: Singles) -> None:
-    """Rows of V·H, by matrix products."""
+    """Compute rows of V·H by matrix products."""
     matrix = shares.matrix().astype(np.float32)
 
     def part(block: slice) -> None:
@@ -76,7 +76,7 @@ def _multiply(shares: WeightRows, table: Singles, sums: Singles) -> None:
 
 
 def _gather(shares: WeightRows, table: Singles, sums: Singles) -> None:
-    """Rows of V·H, query by query."""
+    """Compute rows of V·H query by query."""
     from querywise.learners.ranksvm import local_kernels
 
     weights = shares.shares.astype(np.float32)
@@ -89,35 +89,35 @@ def _gather(shares: WeightRows, table: Singles, sums: Singles) -> None:
 
 
 def gradients_of(curved: Curved) -> Floats:
-    """The gradients of some training queries."""
+    """Return the gradients of some training queries."""
     return curved.gradients
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The training queries in parts, one after the other."""
+    """The training queries in consecutive parts."""
 
     workers: Workers
-    curved: Sequence[Curved | Kept]  # kept, of every part; none with the hinge
-    pairs: Sequence[Preferences | Kept]  # Preferences, kept, of every part; none where models are single steps
-    cuts: Ints  # the first query of each, and how many there are in all
+    curved: Sequence[Curved | Kept]  # of every part, kept by workers; empty with the hinge
+    pairs: Sequence[Preferences | Kept]  # Preferences of every part, kept by workers; empty if models are single steps
+    cuts: Ints  # the first query of each part, and the total number
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
 
     def here(self) -> tuple[Curved, Preferences | None]:
-        """The only part, which is in memory here; no pairs where models are single steps."""
+        """Return the only part, which is in memory here; no pairs if models are single steps."""
         curved, pairs = self.curved[0], self.pairs[0] if self.pairs else None
         assert isinstance(curved, Curved)
         assert pairs is None or isinstance(pairs, Preferences)
         return curved, pairs
 
     def fetched(self, parts: Sequence[_Part | Kept]) -> list[_Part]:
-        """Parts that workers keep, here."""
+        """Return parts that workers keep, brought here."""
         return self.workers.each(_identity, parts)
 
     def asked(self, parts: Sequence[_Part], shares: WeightRows) -> tuple[list[_Part], list[WeightRows]]:
-        """The parts with a query that some rows weight, and these rows there."""
+        """Return the parts with a query that some rows weight, and these rows restricted to each."""
         if len(self) == 1:
             return [parts[0]], [shares]
         pieces = [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
@@ -125,7 +125,7 @@ class Spread:
         return [parts[number] for number in some], [pieces[number] for number in some]
 
     def holding(self, queries: Ints) -> tuple[list[Preferences | Kept], list[Ints]]:
-        """The parts that have some queries, given in ascending order, and the numbers these have there."""
+        """Return the parts with some queries, given in ascending order, and the indices of these queries there."""
         ends = np.searchsorted(queries, self.cuts).tolist()
         some = [number for number, (first, last) in enumerate(pairwise(ends)) if last > first]
         numbers = [queries[ends[each] : ends[each + 1]] - self.cuts[each] for each in some]
@@ -137,9 +137,9 @@ def _identity(part: _Part) -> _Part:
 
 
 class LinearSystems(NamedTuple):
-    """Systems ready to be solved: full matrices where features are few, else Cholesky factors, packed as the sums are.
+    """Systems ready to be solved: full matrices if features are few, else Cholesky factors, packed like the sums.
 
-    Factors are in single precision, as the sums that they were made of.
+    Factors are in single precision, like the sums.
     """
 
     matrices: Floats
@@ -147,7 +147,7 @@ class LinearSystems(NamedTuple):
 
 
 def curvature(sums: Sums, strength: float) -> Floats:
-    """(λ+μ) I + V·H, a full matrix per row."""
+    """Return (λ+μ) I + V·H, a full matrix per row."""
     from querywise.learners.ranksvm import local_kernels
 
     packed, d = _packed(sums), sums[0][0].shape[1]
@@ -161,7 +161,7 @@ def curvature(sums: Sums, strength: float) -> Floats:
 
 
 def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tuple[Floats, LinearSystems]:
-    """The solutions for a right side each; and the systems, if they are to be solved again."""
+    """Return the solutions for a right-hand side each, and the systems if they are to be solved again."""
     from querywise.learners.ranksvm import local_kernels
 
     if right.shape[1] < _FEW:
@@ -178,7 +178,7 @@ def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tupl
 
 
 def solved(systems: LinearSystems, rows: Ints, right: Floats) -> Floats:
-    """The solutions of some of the systems, a right side each."""
+    """Return the solutions of some of the systems, given a right-hand side each."""
     from querywise.learners.ranksvm import local_kernels
 
     found, factors = np.array(right), for_kernels(systems.factors)
@@ -197,7 +197,7 @@ def solved(systems: LinearSystems, rows: Ints, right: Floats) -> Floats:
 
 
 def solver(packed: Singles, strength: float, d: int) -> Callable[[Floats], Floats]:
-    """One system, given by its packed sum: a function of right sides that returns the solutions."""
+    """Return a function that solves one system, given by its packed sum, for right-hand sides."""
     from querywise.learners.ranksvm import local_kernels
 
     if d >= LARGE:
@@ -224,7 +224,7 @@ def _packed(sums: Sums) -> Singles:
 
 
 def first_step(sums: Sums, has_pairs: Bools, ridge: Ridge, centre: Floats, more: bool) -> tuple[Floats, LinearSystems]:
-    """The step from w₀ for some rows, and its systems, which can be solved again where more steps may follow."""
+    """Return the step from w₀ for some rows, and its systems, which can be solved again if more steps may follow."""
     weights = np.where(has_pairs[:, None], centre, ridge.minimiser)
     gradient = np.where(has_pairs[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
     step, systems = factored(sums, ridge.strength, gradient, again=more)

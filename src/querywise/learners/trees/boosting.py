@@ -1,4 +1,4 @@
-"""Boosted trees, by LightGBM [ke2017]_: on NDCG's pairwise gradients, LambdaMART [burges2010]_, and on squares."""
+"""Boosted trees by LightGBM [ke2017]_: LambdaMART [burges2010]_ on NDCG's pairwise gradients, and regression."""
 
 from __future__ import annotations
 
@@ -54,30 +54,30 @@ if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
 
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
-_READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
+_READING = threading.Lock()  # parsing trees for Shapley values takes seconds, so it is done once for all threads
 OBJECTIVES = ("lambdarank", "rank_xendcg")
 _FEW_ROWS = 4
-_SHAPLEY_ROWS = 64  # at a time: they take a tenth of a second or so
+_SHAPLEY_ROWS = 64  # rows at a time, which take about a tenth of a second
 
 
 def shapley_values(booster: Booster, features: Floats, threads: int | None) -> Floats:
-    """Rows × features: what each adds to a row's sum of leaves, by LightGBM's own trees."""
+    """Return rows × features: each feature's contribution to a row's sum of leaves, by LightGBM's own trees."""
     found = np.zeros(features.shape)
-    # For a few rows a thread is enough: starting others takes longer, and they would keep the cores busy for a while.
+    # For a few rows one thread is enough: starting others takes longer, and they would keep the cores busy for a while.
     count = 1 if len(features) <= _FEW_ROWS else threads or 0
     for first in range(0, len(features), _SHAPLEY_ROWS):
         checkpoint()
         block = slice(first, first + _SHAPLEY_ROWS)
         told = np.asarray(booster.predict(features[block], pred_contrib=True, num_threads=count), dtype=np.float64)
-        found[block] = told[:, :-1]  # the last column is the expected value: the same for every document
+        found[block] = told[:, :-1]  # the last column is the expected value, the same for every document
     return found
 
 
 @dataclass(eq=False, repr=False)
 class LambdaMART(OneModel):
-    """Boosted regression trees that optimise NDCG: the most common baseline.
+    """Boosted regression trees that optimize NDCG: the most common baseline.
 
-    Any non-negative grade is fine; a label is worth 2^label − 1, or its value where the data has gains.
+    Any non-negative grade is allowed; the gain of a label is 2^label − 1, or its value if the data has gains.
 
     Args:
         trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen
@@ -87,18 +87,19 @@ class LambdaMART(OneModel):
         min_documents: at least so many training documents in a leaf, from 1 up.
         patience: after so many trees without a rise training stops, from 1 up.
         stop_at: the k of NDCG@k that decides when to stop, from 1 up.
-        objective: what the trees optimise, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
+        objective: what the trees optimize, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
         bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each
             tree sees a random share of the features. Each forest stops on its own.
         prior: local models start from the global one's scores.
-        base: a fitted one whose scores to start from.
+        base: a fitted LambdaMART whose scores to start from.
         missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" refuses
             NaN.
-        threads: how many it uses, which the forests of a bag share; None: all cores, one for a single small forest.
+        threads: the number of threads, which the forests of a bag share; None means all cores, or one for a single
+            small forest.
         seed: the same seed gives the same trees; from 0 up.
 
     Raises:
-        DataError: A parameter out of its range and data in which no document is preferred to another.
+        DataError: A parameter out of its range, or data without preferences.
 
     >>> from querywise import LambdaMART, make_judged, split
     >>> train, valid, test = split(make_judged(50, 20, 4))
@@ -140,7 +141,8 @@ class LambdaMART(OneModel):
         """Grow trees; with `valid`, until early stopping.
 
         Args:
-            query_weights: how much each query counts, in their order, from 0 up; None: as `data` says, or all the same.
+            query_weights: how much each query counts, in order, non-negative; None means the weights in `data`, or
+                equal ones.
         """
         check_growth(self, "stop_at", "bag")
         if self.objective not in OBJECTIVES:
@@ -171,19 +173,19 @@ class LambdaMART(OneModel):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """There are as many trees as it says, and they can be read."""
+        """Check that the trees can be read and that there are as many as `tree_count_` says."""
         trees = self.grown.tree_count
         require(self.tree_count_ <= trees, f"LambdaMART.tree_count_ is {self.tree_count_}; there are {trees} trees")
 
     @property
     def missing_policy(self) -> str:
-        """What it does with missing values."""
+        """How missing values are handled."""
         if self.missing not in (ZERO, NATIVE):
             raise DataError(f"LambdaMART(missing={self.missing!r}) is unknown. Known: {ZERO}, {NATIVE}.")
         return self.missing
 
     def local(self, everyone: Learner, /) -> LambdaMART:
-        """How to train a local model: as many trees as `everyone`, the global one; above it where it is the prior."""
+        """Return the learner of local models: as many trees as `everyone` has, above it if it is the prior."""
         assert isinstance(everyone, LambdaMART), "the global model of this learner"
         few = unfitted(self)
         few.trees = max(everyone.tree_count_, 1)
@@ -192,17 +194,17 @@ class LambdaMART(OneModel):
         return few
 
     def _predict(self, seen: Candidates, /) -> Floats:
-        """The sum of the leaves that a document falls into, the mean of these over the bag."""
+        """Return the sum of the leaves that a document falls into, averaged over the bag."""
         scores = self.grown.scores(seen.features)
         return scores if self.base is None else scores + self.base.predict(seen)
 
     @cached_property
     def grown(self) -> Grown:
-        """Its forests, read from their texts; a text that is none is refused."""
+        """The forests, read from their texts. Raises ModelFileError if a text is invalid."""
         return read_forests(self.models_, self.feature_count_)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
-        """LightGBM's Shapley values of `rows` of `seen`; one document takes about as long as scores of a thousand."""
+        """Return LightGBM's Shapley values of `rows` of `seen`, each of which takes as long as a thousand scores."""
         features = seen.features[rows]
         own = np.zeros(features.shape)
         for booster in self._loaded():
@@ -211,7 +213,7 @@ class LambdaMART(OneModel):
         return Terms.of(seen, rows, own if self.base is None else own + self.base.terms(seen, rows).parts)
 
     def form(self) -> Forest | Refusal:
-        """All trees, those of a bag with leaves divided by its size: a sum of trees can be a mean of forests."""
+        """Return all trees, with leaves divided by the size of the bag, so that they sum to the mean of forests."""
         below = Forest(()) if self.base is None else self.base.form()
         trees = [tree for model in self.models_ for tree in read_trees(model, self.feature_count_)]
         if isinstance(below, Refusal) or any(tree.learned_missing for tree in trees):
@@ -219,12 +221,12 @@ class LambdaMART(OneModel):
         return Forest((*below.trees, *(tree.root(self.bag) for tree in trees)))
 
     def gains(self) -> Floats:
-        """What the splits by each feature gained in training, those of `base` included."""
+        """Return each feature's total split gain in training, including that of `base`."""
         own = gains_in(self.models_, self.feature_count_)
         return own if self.base is None else own + self.base.gains()
 
     def _loaded(self) -> list[Booster]:
-        """LightGBM's own trees, read from their text when first needed."""
+        """Return LightGBM's own trees, read from their text on first use."""
         with _READING:
             if self._boosters is None:
                 width = self.feature_count_
@@ -234,7 +236,7 @@ class LambdaMART(OneModel):
     def _binned(
         self, data: Judged, weights: Floats, valid: Judged | None, grades: Grades, *, whole: bool
     ) -> tuple[Dataset, Dataset | None]:
-        """Training and validation data, sorted into bins: once for all settings of a grid that have the same."""
+        """Return training and validation data sorted into bins, once for all settings of a grid that share them."""
 
         def made() -> tuple[Dataset, Dataset | None]:
             training = binned_rows(data, weights, grades, self.seed, self.base).construct()
@@ -245,18 +247,21 @@ class LambdaMART(OneModel):
 
         if not whole or self.base is not None:
             return made()
-        valued = None if data.gains is None else self.objective  # what values become depends on it
+        valued = None if data.gains is None else self.objective  # values are converted depending on the objective
         return cached("bins", (self.seed, self.stop_at, valued, valid), data, made)
 
     def _forest(self, parameters: dict[str, Any], training: Dataset, checked: Dataset | None) -> Growing:
-        """A forest of the bag before its first tree."""
+        """Return a forest of the bag before its first tree."""
         booster = lightgbm().Booster(parameters, training)
         if checked is not None:
             booster.add_valid(checked, "validation")
         return Growing(booster, self.trees, None if checked is None else self.patience)
 
     def _parameters(self, grades: Grades, number: int, shape: tuple[int, ...], at_once: int) -> dict[str, Any]:
-        """What one forest of the bag is grown with; its seeds one by one, since all forests share the seed of bins."""
+        """Return the parameters of one forest of the bag.
+
+        Seeds are set one by one, since all forests share that of the bins.
+        """
         seeds = dict.fromkeys(("feature_fraction_seed", "objective_seed"), self.seed + number)
         return {
             "objective": self.objective,
@@ -281,7 +286,7 @@ class TreeRegression(Estimator):
         min_documents: at least so many training documents in a leaf.
         seed: the same seed gives the same trees.
 
-    Fitting again on the very same features does not sort them into bins again.
+    Fitting again on the same array of features does not sort them into bins again.
     """
 
     trees: int = 300
@@ -301,34 +306,34 @@ class TreeRegression(Estimator):
         self._dataset: Dataset | None = None
 
     def __getstate__(self) -> dict[str, int | float | str | Grown | None]:
-        """What is pickled: all but what LightGBM keeps in memory of its own, which is made anew when needed."""
+        """Return the state to pickle: everything except LightGBM's own objects, which are rebuilt on demand."""
         return {**self.__dict__, "_booster": None, "_seen": None, "_dataset": None}
 
     def __copy__(self) -> TreeRegression:
-        """A copy that shares the bins, so that fitting it again on the same features does not sort them again."""
+        """Return a copy that shares the bins, so that fitting it on the same features does not sort them again."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
 
     def fit(self, features: Floats, targets: Floats, weights: Floats, /, *, trees: int | None = None) -> Self:
-        """Grow the trees, or so many of them; weights are relative, and rows of weight 0 are left out."""
+        """Grow all trees, or `trees` of them; weights are relative, and rows of weight 0 are dropped."""
         if trees is not None and not 1 <= trees <= LARGEST:
             raise DataError(f"TreeRegression.fit(trees={trees}) must lie between 1 and {LARGEST}.")
         return self._grow(features, targets, weights, self.trees if trees is None else trees)
 
     def _check_stored(self, known: Known) -> None:
-        """The trees can be read."""
+        """Check that the trees can be read."""
         known.tie("features", self._width, "TreeRegression.model_")
         _ = self.grown
 
     def fit_watching(
         self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
     ) -> Self:
-        """Grow trees until the error on other data rises."""
+        """Grow trees until the error on validation data rises."""
         return self._grow(features, targets, weights, self.trees, (other, other_targets))
 
     def predict(self, features: Floats, /) -> Floats:
-        """One value per row: the sum of the leaves it falls into."""
+        """Return one value per row: the sum of the leaves that it falls into."""
         if not hasattr(self, "model_"):
             raise NotFittedError(self)
         if features.shape[1] != self._width:
@@ -341,19 +346,19 @@ class TreeRegression(Estimator):
 
     @cached_property
     def grown(self) -> Grown:
-        """Its forest, read from the text; a text that is none is refused."""
+        """The forest, read from the text. Raises ModelFileError if the text is invalid."""
         return read_forests([self.model_], self._width)
 
     def contributions(self, features: Floats, /) -> Floats:
-        """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
+        """Return documents × features: the contributions to each document's value, by LightGBM's Shapley values."""
         return shapley_values(self._loaded(), features, self.threads)
 
     def form(self) -> Forest:
-        """Its trees."""
+        """Return the trees."""
         return Forest(tuple(tree.root(1) for tree in read_trees(self.model_, self._width)))
 
     def _loaded(self) -> Booster:
-        """The trees, read from their text when first needed."""
+        """Return the trees, read from their text on first use."""
         with _READING:
             if self._booster is None:
                 self._booster = lightgbm().Booster(model_str=for_lightgbm(self.model_, self._width))
@@ -376,10 +381,10 @@ class TreeRegression(Estimator):
             self._dataset = library.Dataset(features, label=targets, params=settings, free_raw_data=False)
             self._seen = features
         self._dataset.construct().set_label(targets)
-        # By field: its own set_weight leaves the last weights in place where the new ones are all 1.
+        # Set the field directly: LightGBM's set_weight keeps the previous weights if the new ones are all 1.
         alike = np.ptp(weights) == 0
         self._dataset.set_field("weight", None if alike else (weights / weights.mean()).astype(np.float32))
-        # Left out rather than weighed by 0: a leaf's least number of documents counts rows, whatever their weight.
+        # Rows of weight 0 are dropped: the minimum number of documents in a leaf counts rows, whatever their weight.
         kept = np.flatnonzero(weights > 0)
         training = self._dataset if len(kept) == len(weights) else self._dataset.subset(kept.tolist())
         other = None if watched is None else self._dataset.create_valid(watched[0], label=watched[1], params=settings)

@@ -1,4 +1,4 @@
-"""Features in the context of their query: each relative to those of the query's other candidates."""
+"""Features in the context of their query: each relative to the query's other candidates."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from querywise.runtime.stored import FITTED, Known, Optional, Several, Text, con
 
 OF_FEATURES = {"mean": "mean of {}", "spread": "spread of {}", "z": "z-score of {}", "rank": "rank of {}"}
 GROUPS = (*OF_FEATURES, "length", "view")
-_BLOCK = 100_000  # rows scored at a time, so that no second table of all documents is made
+_BLOCK = 100_000  # rows scored at a time, to avoid a second table of all documents
 
 
 @dataclass(eq=False, repr=False)
 class QueryContext(OneModel):
     """A learner on features and their position within the query.
 
-    Beside the features as they are it gets, for each of them, the query's *mean* and *spread*, and the document's *z*
-    (how many spreads above the mean) and *rank* (the share of the query's other documents it is above, ties half); the
-    list's *length*; and with a `view`, the query's coordinates in it. A feature that is the same for all candidates of
-    a query has z 0 and rank ½. It takes the whole list to score one document.
+    In addition to the features themselves it gets, for each of them, the query's *mean* and *spread*, and the
+    document's *z* (how many spreads above the mean) and *rank* (the share of the query's other documents it is above,
+    ties half); the list's *length*; and with a `view`, the query's coordinates in it. A feature that is the same for
+    all candidates of a query has z 0 and rank ½. Scoring one document requires the whole list.
 
     columns: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
     """
@@ -76,7 +76,7 @@ class QueryContext(OneModel):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """The learner inside sees the columns that are asked for."""
+        """Check that the learner inside sees the requested columns."""
         require(not isinstance(self.columns, str) and {*self.columns} <= {*GROUPS}, "QueryContext.columns are unknown")
         require(("view" in self.columns) == (self.view_ is not None), "QueryContext.columns and its view_ do not fit")
         width = known.sizes["features"] * (1 + len({*self.columns} & {"mean", "spread", "z", "rank"}))
@@ -87,7 +87,7 @@ class QueryContext(OneModel):
         require_alike(self.learner, self.learner_, "QueryContext.learner_")
 
     def local(self, everyone: Learner, /) -> QueryContext:
-        """How to train a local model: as the learner does, on the same columns."""
+        """Return the learner of local models, as the inner learner defines it, on the same columns."""
         assert isinstance(everyone, QueryContext), "the global model of this learner"
         inside = self.learner
         learner = inside.local(everyone.learner_) if isinstance(inside, TeachesLocally) else inside
@@ -100,13 +100,13 @@ class QueryContext(OneModel):
         return np.concatenate([self.learner_.predict(self.context(part)) for part in parts])
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
-        """Those of the learner, in the features and their context."""
+        """Return the inner learner's contributions, in the features and their context."""
         context = self.context(seen)
         widened = replace(context, feature_names=self.context_names_)
         return self.learner_.answer(context).everyone.terms(widened, rows)
 
     def form(self) -> Refusal:
-        """None: an engine computes no such columns."""
+        """Return a refusal: an engine does not compute such columns."""
         return depends_on_the_list(
             type(self),
             "sees every document beside its query's other candidates",
@@ -114,7 +114,7 @@ class QueryContext(OneModel):
         )
 
     def context(self, candidates: Candidates, /) -> Candidates:
-        """The same candidates with the columns added, as the learner sees them."""
+        """Return the candidates with the added columns, as the learner sees them."""
         if not hasattr(self, "context_names_"):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
@@ -131,18 +131,18 @@ class QueryContext(OneModel):
             for name in GROUPS
             if name in self.columns
         ]
-        # A model trained without names takes documents with any; so does the learner in it.
+        # A model trained without names accepts documents with any names; so does the learner in it.
         names = None if self.feature_names_ is None else self.context_names_
         return candidates.with_features(np.concatenate([candidates.features, *added], axis=1), names)
 
     def _points(self, candidates: Candidates) -> Floats:
-        """The coordinates of queries in the view, where columns without names are those of training."""
+        """Return the coordinates of queries in the view; columns without names are taken to be those of training."""
         assert self.view_ is not None, "fit has looked at this"
         named = candidates.feature_names is not None or self.feature_names_ is None
         return self.view_.points(candidates if named else replace(candidates, feature_names=self.feature_names_))
 
     def _widened(self, data: Judged) -> Judged:
-        """Judged queries in context, made once for all the learners that want the same."""
+        """Return judged queries in context, computed once for all learners that need the same."""
 
         def made() -> Judged:
             return replace(data, candidates=self._shared(data.candidates))
@@ -150,17 +150,17 @@ class QueryContext(OneModel):
         return made() if self.view_ is not None else cached("widened", self.asked(), data, made)
 
     def _shared(self, candidates: Candidates) -> Candidates:
-        """The context of queries, made once for all the learners that want the same."""
+        """Return the context of queries, computed once for all learners that need the same."""
         if self.view_ is not None:
             return self.context(candidates)
         return cached("context", self.asked(), candidates, lambda: self.context(candidates))
 
     def asked(self) -> tuple[Sequence[str], tuple[str, ...] | None]:
-        """What decides which columns there are and what they are called."""
+        """Return what determines the columns and their names."""
         return tuple(self.columns), self.feature_names_
 
     def _names(self, candidates: Candidates) -> tuple[str, ...]:
-        """What every column is called: `rank of bm25`."""
+        """Return the names of all columns, such as `rank of bm25`."""
         labels = candidates.feature_names or tuple(f"feature {each + 1}" for each in range(self.feature_count_))
         names = list(labels)
         for group in GROUPS:
@@ -175,14 +175,14 @@ class QueryContext(OneModel):
 
 
 def _coordinates(view: QueryView, candidates: Candidates) -> Sequence[str]:
-    """What the coordinates of a view are called: `signal bm25.margin`, or by their number."""
+    """Return the names of a view's coordinates, such as `signal bm25.margin`, or their numbers."""
     if isinstance(view, NamesCoordinates):
         return view.coordinate_names(candidates)
     return [f"view coordinate {number + 1}" for number in range(view.points(candidates).shape[1])]
 
 
 class SharedContext(NamedTuple):
-    """Some of several rankers, by number, the context that all of these see, and their forests."""
+    """Rankers, by index, that share one context, with that context and their forests."""
 
     numbers: tuple[int, ...]
     context: QueryContext
@@ -190,7 +190,7 @@ class SharedContext(NamedTuple):
 
     @staticmethod
     def of(rankers: Sequence[Ranker]) -> SharedContext | None:
-        """Those of the rankers that can be asked at once; None where there are no two of them."""
+        """Return the largest set of rankers that can be evaluated together, or None if there are not at least two."""
         alike: dict[object, list[tuple[int, QueryContext, LambdaMART]]] = {}
         for number, each in enumerate(rankers):
             inner = each.learner_ if isinstance(each, QueryContext) and each.view_ is None else None
@@ -204,5 +204,5 @@ class SharedContext(NamedTuple):
         return None if grown is None else SharedContext(tuple(number for number, _, _ in most), most[0][1], grown)
 
     def scores(self, candidates: Candidates) -> Floats:
-        """Documents × these rankers: what each would predict by itself."""
+        """Return documents × these rankers: what each would predict by itself."""
         return self.grown.by_bag(self.context.context(candidates).features)

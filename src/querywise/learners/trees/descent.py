@@ -1,4 +1,4 @@
-"""The leaves that documents come to in trees: the compiled kernels of `forest`."""
+"""Compiled kernels of `forest` that find the leaf of each document in each tree."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from querywise.runtime.arrays import Bits, Bools, Floats, Ints, Shorts
 from querywise.runtime.compiled import compiled
 
-_ROWS = 128  # at a time, so that what is kept of them stays in the processor's cache
-_LANES = 32  # rows that are compared at once by the widest processors
+_ROWS = 128  # rows at a time, so that their data stays in the processor's cache
+_LANES = 32  # rows that the widest processors compare at once
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
@@ -29,10 +29,10 @@ def exclude(
     leaves: Floats,
     found: Floats,
 ) -> None:
-    """For every row and bag, the mean over its forests of one sum of leaves: see Binned.
+    """Compute, for every row and bag, the mean over its forests of their sums of leaves; see Binned.
 
-    Every node is looked at: where a row goes right, the leaves to the left are out. The first leaf that is left is the
-    row's. Many rows are compared with a threshold at a time, which is faster than following each on its way.
+    Every node is evaluated: if a row goes right, the leaves to the left are excluded. The first remaining leaf is the
+    row's. Comparing many rows with a threshold at a time is faster than following each down the tree.
     """
     all_leaves, factor, shift = search[0], search[1], search[2]
     rows = min(_ROWS, (len(table) + _LANES - 1) // _LANES * _LANES)
@@ -62,7 +62,7 @@ def exclude(
 
 @compiled
 def _bin(table: Floats, used: Ints, missing_left: Bools, first_cuts: Ints, cuts: Floats, codes: Shorts | Bits) -> None:
-    """For every column and row: above how many of the column's thresholds it is; a missing value above none or all."""
+    """Count, for every column and row, the thresholds below the value; a missing value is above none or all."""
     rows = (len(table) + 15) // 16 * 16
     values, counts = np.zeros(rows), np.empty(rows, np.int64)
     for column in range(len(used)):
@@ -90,7 +90,7 @@ def _bin(table: Floats, used: Ints, missing_left: Bools, first_cuts: Ints, cuts:
 def _count(
     counts: Ints, values: Floats, first: float, second: float, third: float, fourth: float, missing_left: bool
 ) -> None:
-    """Count the rows that are above each of four thresholds; where a missing value goes right, it is above, too."""
+    """Count the rows that are above each of four thresholds; a missing value that goes right counts as above."""
     if missing_left:
         for row in range(len(counts)):
             value = values[row]
@@ -115,7 +115,7 @@ def follow(
     leaves: Floats,
     found: Floats,
 ) -> None:
-    """The same of trees of any size, each row on its way from the root to a leaf."""
+    """Compute the same for trees of any size, following each row from the root to a leaf."""
     for row in range(len(table)):
         total = 0.0
         for forest in range(len(forests) - 1):

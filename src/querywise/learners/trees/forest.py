@@ -1,7 +1,7 @@
-"""Grown trees: LightGBM's text read and checked, and evaluated by compiled code to the last bit, with less overhead.
+"""Trees read from LightGBM's text, checked, and evaluated by compiled code: bit-identical, with less overhead.
 
-LightGBM itself trusts such a text: one with a wrong number can end the process. It is handed `for_lightgbm` alone.
-A query has a hundred documents or so, and for these LightGBM's call takes longer than its prediction.
+LightGBM itself trusts such a text, and a wrong number can crash the process, so it only gets the output of
+`for_lightgbm`. For a query's hundred or so documents, LightGBM's call overhead exceeds its prediction time.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from querywise.runtime.arrays import Bits, Bools, Floats, Ints, Shorts, for_kern
 from querywise.runtime.threads import in_threads, slices
 
 _CATEGORICAL, _ZERO_IS_MISSING = 1, 4  # bits of a decision that are not supported here
-_DEFAULT_LEFT, _NAN_IS_MISSING = 2, 8  # NaN goes to the side that was learned for it; without the latter it is 0
+_DEFAULT_LEFT, _NAN_IS_MISSING = 2, 8  # NaN goes to the learned side; without the latter bit it counts as 0
 _LARGEST = 2**31 - 1  # the largest whole number that LightGBM reads
-_DEEPEST = 1_000  # of a tree that LightGBM explains: its time and memory grow with the square of the depth
+_DEEPEST = 1_000  # depth of a tree that LightGBM can explain: its time and memory grow with the square of the depth
 _INTS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
 _FLOAT = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?"
 _FLOATS = re.compile(rf"(?:{_FLOAT}(?: {_FLOAT})*)?")
-_INFINITE = "inf"  # a threshold above all numbers: only missing values go the other way
+_INFINITE = "inf"  # a threshold above all numbers, which only separates missing values
 _NODES = ("split_feature", "decision_type", "left_child", "right_child", "internal_count")
 _BLOCK = 4096  # rows at a time, in each thread
-_MOST_CUTS = 2**16 - 4  # of a column whose values are replaced by their place among these; compared by fours
-# By the bits of a number: a factor, and how far to shift. A power of two times the factor has other highest bits than
-# any other power of two: from these, its place among leaves.
+# thresholds of a column whose values are replaced by their positions among these; compared four at a time
+_MOST_CUTS = 2**16 - 4
+# By number of bits: a factor and a shift (de Bruijn multiplication). Each power of two times the factor has different
+# highest bits, which give its position among the leaves.
 _SEARCHES = {16: (0x09AF, 12), 64: (0x03F79D71B4CB0A89, 58)}
 
 
 class Tree(NamedTuple):
-    """One tree. A child from 0 up is a node, one below is a leaf, −1 the first. texts: its fields as written.
+    """One tree. Children from 0 up are nodes; negative ones are leaves, with −1 the first.
 
-    kinds: how each node decides; `missing_left`, `learned_missing` read what it says of missing values.
+    `texts` holds its fields as written. `kinds` tells how each node decides; `missing_left` and `learned_missing`
+    decode its handling of missing values.
     """
 
     features: Ints
@@ -54,24 +56,24 @@ class Tree(NamedTuple):
 
     @property
     def missing_left(self) -> Bools:
-        """Whether each node sends a missing value left: to the side it learned, or else where 0 goes."""
+        """Whether each node sends a missing value left: to the side that it learned, or else where 0 goes."""
         learned = (self.kinds & _NAN_IS_MISSING) > 0
         return np.where(learned, (self.kinds & _DEFAULT_LEFT) > 0, self.thresholds >= 0)
 
     def root(self, bag: int) -> Split | Leaf:
-        """The tree from its root, with its leaves divided by the size of a bag."""
+        """Return the tree from its root, with its leaves divided by the size of a bag."""
         made: dict[int, Split | Leaf] = {
             -1 - place: Leaf(value / bag) for place, value in enumerate(self.leaves.tolist())
         }
         columns = (self.features, self.thresholds, self.left, self.right)
         nodes = list(zip(*(each.tolist() for each in columns), strict=True))
-        for node in reversed(range(len(nodes))):  # every child has a higher number than its parent
+        for node in reversed(range(len(nodes))):  # every child has a higher index than its parent
             feature, threshold, left, right = nodes[node]
             made[node] = Split(feature, threshold, made[left], made[right])
         return made[0] if nodes else made[-1]
 
     def depth(self) -> int:
-        """The number of nodes on the longest way to a leaf."""
+        """Return the number of nodes on the longest path to a leaf."""
         depths = np.ones(len(self.features), np.int64)
         for node in range(len(depths)):
             for child in (self.left[node], self.right[node]):
@@ -81,7 +83,10 @@ class Tree(NamedTuple):
 
 
 def read_trees(text: str, width: int) -> list[Tree]:
-    """The trees of a model as LightGBM writes them down, for rows of so many features; anything else is refused."""
+    """Read the trees of a model from LightGBM's text, for rows with this many features.
+
+    Raise ModelFileError if invalid.
+    """
     head, *parts = text.partition("\nend of trees")[0].split("\nTree=")
     try:
         if width_of(head) != width:
@@ -94,7 +99,7 @@ def read_trees(text: str, width: int) -> list[Tree]:
 
 
 def gains_in(texts: Sequence[str], width: int) -> Floats:
-    """What the splits by each feature gained, as LightGBM has written it down: sums over trees, the mean over texts."""
+    """Return each feature's total split gain, as LightGBM recorded it: summed over trees, averaged over texts."""
     total = np.zeros(width)
     for text in texts:
         for number, tree in enumerate(read_trees(text, width)):
@@ -110,7 +115,7 @@ def gains_in(texts: Sequence[str], width: int) -> Floats:
 
 
 def width_of(text: str) -> int:
-    """How many features the rows have that a forest is for."""
+    """Return the number of features of a forest's rows."""
     found = re.search(r"^max_feature_idx=([0-9]{1,9})$", text.partition("\nTree=")[0], re.MULTILINE)
     if found is None:
         raise ModelFileError("The trees cannot be read (their number of features is missing). Fit the model anew.")
@@ -118,7 +123,7 @@ def width_of(text: str) -> int:
 
 
 def for_lightgbm(text: str, width: int) -> str:
-    """The same forest as LightGBM may read it: the fields that were checked, and no others."""
+    """Return a forest's text that is safe for LightGBM: only the fields that were checked."""
     trees = read_trees(text, width)
     deepest = max((tree.depth() for tree in trees), default=0)
     if deepest > _DEEPEST:
@@ -141,7 +146,7 @@ def for_lightgbm(text: str, width: int) -> str:
 
 
 def _tree(fields: dict[str, str], width: int) -> Tree:
-    """One tree, all of it checked."""
+    """Read one tree, checking all of it."""
     if fields.get("num_cat", "0") != "0" or fields.get("is_linear", "0") != "0":
         raise ValueError("a tree has categories or linear leaves")
     leaves, thresholds = _floats(fields, "leaf_value"), _thresholds(fields)
@@ -155,7 +160,7 @@ def _tree(fields: dict[str, str], width: int) -> Tree:
         raise ValueError("a node decides otherwise than by a threshold")
     if np.any(np.isinf(thresholds) & ((kind & _NAN_IS_MISSING) == 0)):
         raise ValueError("threshold are not finite numbers")
-    # Every child has a higher number than its parent, and everything but the root one parent: a descent ends in a leaf.
+    # Every child has a higher index than its parent, and all but the root have one parent, so a descent ends in a leaf.
     after, children = np.arange(count), np.sort(np.concatenate([left, right]))
     every = np.concatenate([np.arange(-count - 1, 0), np.arange(1, count)]) if count else children
     downward = all(np.all((child < 0) | (child > after)) for child in (left, right))
@@ -171,7 +176,7 @@ def _tree(fields: dict[str, str], width: int) -> Tree:
 
 
 def _thresholds(fields: dict[str, str]) -> Floats:
-    """The thresholds, some of which may be infinite."""
+    """Return the thresholds, some of which may be infinite."""
     words = fields.get("threshold", "").split(" ")
     known = " ".join("0" if word == _INFINITE else word for word in words)
     found = _floats({"threshold": known}, "threshold")
@@ -197,15 +202,18 @@ def _floats(fields: dict[str, str], name: str) -> Floats:
 
 
 class Binned(NamedTuple):
-    """The trees of bags of forests, end to end, on values that are replaced by their place among thresholds.
+    """The trees of bags of forests, concatenated, for values that are replaced by their positions among the thresholds.
 
-    bags, forests, nodes: where the forests of each bag begin, the trees of each forest, and the nodes of each tree;
-    each with the end of the last.
-    used, missing_left: a column for every feature that any node looks at, and one more where some of its nodes send
-    missing values left and others right. first_cuts, cuts: the thresholds of every column, ascending.
-    columns, places: the column that each node looks at, and the place of its threshold among the column's.
-    beyond: the leaves of its tree that are not to the left of a node, as bits. search: all bits, and how the lowest
-    of those that are left is found: a factor and how far to shift. leaves: trees × bits, each where it is found so.
+    Attributes:
+        bags, forests, nodes: where the forests of each bag start, the trees of each forest, and the nodes of each tree,
+            each followed by the end of the last one.
+        used, missing_left: a column for every feature that nodes use, and a second one if some of its nodes send
+            missing values left and others right.
+        first_cuts, cuts: the thresholds of every column, ascending.
+        columns, places: the column that each node uses, and the position of its threshold in the column.
+        beyond: the leaves of its tree that are not to the left of a node, as bits.
+        search: all bits, and how to find the lowest remaining one: a factor and a shift.
+        leaves: trees × bits, each leaf where the search finds it.
     """
 
     bags: Ints
@@ -223,7 +231,7 @@ class Binned(NamedTuple):
 
     @staticmethod
     def of(*bags: Sequence[Sequence[Tree]]) -> Binned | None:
-        """Those of some bags; None where a tree has too many leaves, or a column too many thresholds."""
+        """Return the trees of some bags, or None if a tree has too many leaves, or a column too many thresholds."""
         forests = [forest for bag in bags for forest in bag]
         trees = [tree for forest in forests for tree in forest]
         bits = next((bits for bits in _SEARCHES if all(len(tree.leaves) <= bits for tree in trees)), None)
@@ -259,16 +267,16 @@ class Binned(NamedTuple):
 
     @property
     def tree_count(self) -> int:
-        """How many trees there are in all."""
+        """The total number of trees."""
         return int(self.forests[-1])
 
     def scores(self, table: Floats) -> Floats:
-        """The mean over the forests of the only bag of one sum of leaves per row of features; those may be missing."""
+        """Return each row's sum of leaves, averaged over the forests of the only bag; features may be missing."""
         return self.by_bag(table)[:, 0]
 
     def by_bag(self, table: Floats) -> Floats:
-        """The same of every bag: rows × bags."""
-        from querywise.learners.trees.descent import exclude  # numba takes half a second to import
+        """Return the same for every bag: rows × bags."""
+        from querywise.learners.trees.descent import exclude  # importing numba takes half a second
 
         own, found = Binned._make(map(for_kernels, self)), np.empty((len(table), len(self.bags) - 1))
         _in_blocks(lambda rows, into: exclude(rows, *own, into), table, found)
@@ -276,9 +284,9 @@ class Binned(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The same trees as they are. A child from 0 up is a node, one below is a leaf, −1 the first.
+    """The same trees in their original form. Children from 0 up are nodes; negative ones are leaves, with −1 the first.
 
-    roots: where each tree begins, as a child. missing_left: whether each node sends a missing value left.
+    `roots` are where each tree starts, as a child; `missing_left` says whether each node sends a missing value left.
     """
 
     forests: Ints
@@ -292,7 +300,7 @@ class Followed(NamedTuple):
 
     @staticmethod
     def of(forests: Sequence[Sequence[Tree]]) -> Followed:
-        """Those of some forests."""
+        """Return the trees of some forests."""
         trees = [tree for forest in forests for tree in forest]
         nodes = np.cumsum([0, *(len(tree.left) for tree in trees)])
         first_leaves = np.cumsum([0, *(len(tree.leaves) for tree in trees)])
@@ -309,11 +317,11 @@ class Followed(NamedTuple):
 
     @property
     def tree_count(self) -> int:
-        """How many trees there are in all."""
+        """The total number of trees."""
         return int(self.forests[-1])
 
     def scores(self, table: Floats) -> Floats:
-        """What Binned gives."""
+        """Return the same as Binned."""
         from querywise.learners.trees.descent import follow
 
         own, found = Followed._make(map(for_kernels, self)), np.empty(len(table))
@@ -325,13 +333,16 @@ Grown: TypeAlias = Binned | Followed
 
 
 def read_forests(texts: Sequence[str], width: int) -> Grown:
-    """The trees of models as LightGBM writes them down, for rows of so many features; anything else is refused."""
+    """Read the trees of models from LightGBM's texts, for rows with this many features.
+
+    Raise ModelFileError if invalid.
+    """
     read = [read_trees(text, width) for text in texts]
     return Binned.of(read) or Followed.of(read)
 
 
 def _nodes_of(trees: Sequence[Tree]) -> tuple[Ints, Floats, Bools]:
-    """The feature and threshold of every node, and whether it sends missing values left."""
+    """Return the feature and threshold of every node, and whether it sends missing values left."""
     return (
         np.concatenate([np.zeros(0, np.int64), *(tree.features for tree in trees)]),
         np.concatenate([np.zeros(0), *(tree.thresholds for tree in trees)]),
@@ -340,14 +351,14 @@ def _nodes_of(trees: Sequence[Tree]) -> tuple[Ints, Floats, Bools]:
 
 
 def _in_blocks(work: Callable[[Floats, Floats], None], table: Floats, found: Floats) -> None:
-    """What `work` finds, for many rows at a time."""
+    """Apply `work` to blocks of many rows, in threads."""
     in_threads(lambda block: work(table[block], found[block]), slices(len(table), _BLOCK))
 
 
 class _Spread(NamedTuple):
     """A tree whose leaves are numbered from left to right.
 
-    leaves: their values. first, middle: the first leaf below each node, and the first to its right.
+    `leaves` are their values; `first` and `middle` are the first leaf below each node, and the first to its right.
     """
 
     left: Ints
@@ -359,7 +370,7 @@ class _Spread(NamedTuple):
     @staticmethod
     def of(tree: Tree) -> _Spread:
         sides = list(zip(tree.left.tolist(), tree.right.tolist(), strict=True))
-        below = [0] * len(sides)  # leaves of each node; every child has a higher number than its parent
+        below = [0] * len(sides)  # leaves of each node; every child has a higher index than its parent
         for node in reversed(range(len(sides))):
             below[node] = sum(below[child] if child >= 0 else 1 for child in sides[node])
         first, middle, order = [0] * len(sides), [0] * len(sides), np.zeros(len(tree.leaves), np.int64)
@@ -375,6 +386,6 @@ class _Spread(NamedTuple):
         return _Spread(left, right, tree.leaves[order], first, middle)
 
     def beyond(self) -> list[int]:
-        """For each node the leaves that are not to its left, as bits of a number."""
+        """Return for each node the leaves that are not to its left, as bits of a number."""
         every = 2**64 - 1
         return [every & ~(2**middle - 2**first) for first, middle in zip(self.first, self.middle, strict=True)]

@@ -1,8 +1,8 @@
-"""How trees are grown, whatever for: of which rows and labels, when several may grow at once, and the forests of a bag.
+"""Growing trees for any objective: their rows and labels, how many grow at once, and the forests of a bag.
 
-Labels as LightGBM takes them are whole numbers from 0 up without gaps, each with what it is worth. Forests grow side by
-side: a thread takes one that waits, grows a few trees and lets it wait again. Threads that share the work on one tree
-wait for each other after every split. A forest depends on itself alone, so which of them grows when changes nothing.
+LightGBM's labels are whole numbers from 0 up without gaps, each with a gain. Forests grow concurrently: a thread takes
+a waiting one, grows a few trees and puts it back, because threads that share the work on one tree wait for each other
+after every split. Forests are independent, so the order in which they grow does not matter.
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ if TYPE_CHECKING:
 
 LARGEST = 2**31 - 1
 _MOST_THREADS = 4_096
-_ZERO = 1e-35  # LightGBM takes numbers this close to 0 for 0
+_ZERO = 1e-35  # LightGBM treats numbers this close to 0 as 0
 _BLOCK = 4_096
-_SMALL = 50_000  # values of a table up to which one thread is as quick as several
+_SMALL = 50_000  # values of a table up to which one thread is as fast as several
 _WIDE = 1_000  # rows per column up to which a table counts as wide
-_AT_A_TIME = 5  # trees: forests come to their ends at about the same time
+_AT_A_TIME = 5  # trees at a time, so that forests finish at about the same time
 
-# LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
-# validation data after every tree.
+# LightGBM stores the gains of grades once per process: a forest reads them when it is set up, and its NDCG on
+# validation data reads them after every tree.
 _GAINS = threading.Lock()
 _here = threading.local()
-# LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
+# LightGBM rejects queries with more documents than this; longer ones are trained on a sample.
 LONGEST_QUERY = 10_000
-_MOST = 10_000  # distinct values that LightGBM is given; it keeps a count of each for every query
+_MOST = 10_000  # distinct values passed to LightGBM, which keeps a count of each for every query
 _GRADES = 4  # the highest grade that values are rounded to for a listwise cross entropy
 
 
 def lightgbm() -> ModuleType:
-    """LightGBM, loaded so that its threads sleep while they wait, unless the environment says otherwise.
+    """Import LightGBM so that its threads sleep while they wait, unless the environment says otherwise.
 
-    Two trainings at once whose threads wait in busy loops take each other's cores. OpenMP reads this when it is loaded.
+    The threads of two concurrent trainings would otherwise take each other's cores in busy loops. OpenMP reads the
+    setting when it is loaded.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import lightgbm
@@ -86,15 +87,15 @@ GROWTH = contents(
 
 
 def growth(learner: Grower, shape: tuple[int, ...], at_once: int = 1) -> dict[str, int | float | bool]:
-    """LightGBM's parameters of growth, whatever the objective, where so many forests grow at once.
+    """Return LightGBM's parameters for growth with any objective, if `at_once` forests grow at once.
 
-    Threads that wait for each other after every split take longer than one alone on small tables. Counting column by
-    column is the faster way for wide tables, row by row for long ones; the trees are the same.
+    On small tables, threads that wait for each other after every split are slower than a single one. Column-wise
+    counting is faster for wide tables, row-wise counting for long ones; the trees are the same.
     """
     rows, columns = shape
     small = learner.threads is None and rows * columns < _SMALL
     return {
-        # LightGBM keeps room for all leaves, of which there are no more than rows.
+        # LightGBM reserves memory for all leaves, of which there are no more than rows.
         "num_leaves": min(learner.leaves, max(rows, 2)),
         "learning_rate": learner.learning_rate,
         "min_data_in_leaf": learner.min_documents,
@@ -107,20 +108,20 @@ def growth(learner: Grower, shape: tuple[int, ...], at_once: int = 1) -> dict[st
 
 
 def hush() -> None:
-    """Keep LightGBM's warnings from standard output, which each of its threads has to be told, here with a table."""
+    """Keep LightGBM's warnings off standard output; each thread must set this, here by way of a table."""
     if not getattr(_here, "told", False):
         lightgbm().Dataset(np.zeros((1, 1)), params={"verbose": -1}).construct()
         _here.told = True
 
 
 def check_growth(learner: Grower, *more: str) -> None:
-    """Refuse parameters of growth that cannot be; `more` are further ones that must be at least 1."""
+    """Raise DataError for invalid parameters of growth; `more` names further ones that must be at least 1."""
     least = {"trees": 1, "leaves": 2, "min_documents": 1, "patience": 1, **dict.fromkeys(more, 1), "seed": 0}
     check_bounds(type(learner).__name__, vars(learner), least)
 
 
 def check_bounds(kind: str, given: Mapping[str, float], least: Mapping[str, int], **most: int) -> None:
-    """Refuse parameters below their least value or above their largest, and a learning rate that cannot be one."""
+    """Raise DataError for parameters outside their bounds, and for an invalid learning rate."""
     for name, lowest in least.items():
         value, highest = given[name], most.get(name, LARGEST)
         if not lowest <= value <= highest:
@@ -130,9 +131,9 @@ def check_bounds(kind: str, given: Mapping[str, float], least: Mapping[str, int]
 
 
 def check_visible(features: Floats) -> None:
-    """Refuse a column of numbers all of which LightGBM takes for 0."""
+    """Raise DataError for a column of numbers that LightGBM treats as all 0."""
     unseen = np.arange(features.shape[1])
-    for first in range(0, len(features), _BLOCK):  # nearly every column shows in the first block
+    for first in range(0, len(features), _BLOCK):  # nearly every column passes within the first block
         block = features[first : first + _BLOCK]
         unseen = unseen[(np.abs(block[:, unseen]) <= _ZERO).all(axis=0)]
         if not len(unseen):
@@ -147,7 +148,7 @@ def check_visible(features: Floats) -> None:
 
 @contextmanager
 def own_gains() -> Iterator[Callable[[], None]]:
-    """No other training sets its gains meanwhile; calling what it yields says that this one needs them no longer."""
+    """Let no other training set its gains meanwhile; calling the yielded function releases them early."""
     held = _GAINS.acquire()
 
     def need_no_gains() -> None:
@@ -163,26 +164,29 @@ def own_gains() -> Iterator[Callable[[], None]]:
 
 
 class Booster(Protocol):
-    """A forest of LightGBM's."""
+    """A LightGBM forest."""
 
     def update(self) -> bool:
-        """Grow one tree more."""
+        """Grow one more tree."""
 
     def eval_valid(self) -> list[tuple[str, str, float, bool]]:
-        """The measures on validation data: of which set, their names and values, and whether higher is better."""
+        """Return the measures on validation data: the set, the names and values, and whether higher is better."""
 
     def current_iteration(self) -> int:
-        """How many trees there are."""
+        """Return the number of trees."""
 
     def model_to_string(self, num_iteration: int) -> str:
-        """So many trees, written down."""
+        """Return the text of this many trees."""
 
 
 class Growing:
-    """A forest under way.
+    """A forest that is being grown.
 
-    trees: at most so many. patience: with it, growing ends once the measure on validation data has not risen for so
-    many trees, and those after the highest are dropped.
+    Args:
+        booster: LightGBM's forest.
+        trees: the maximum number of trees.
+        patience: growing ends when the measure on validation data has not risen for this many trees; those after the
+            best are dropped.
     """
 
     def __init__(self, booster: Booster, trees: int, patience: int | None) -> None:
@@ -193,7 +197,7 @@ class Growing:
         self._highest = float("-inf")
 
     def grow(self, trees: int) -> bool:
-        """Grow so many trees more; False once there is no more to grow."""
+        """Grow this many more trees; return False once the forest is finished."""
         for _ in range(min(trees, self.trees - self.count)):
             self.booster.update()
             self.count += 1
@@ -206,13 +210,13 @@ class Growing:
         return self.count < self.trees
 
     def grown(self) -> tuple[int, str]:
-        """How many trees are kept, and all of them as LightGBM writes them down."""
+        """Return the number of trees kept, and their LightGBM text."""
         count = self.booster.current_iteration() if self.patience is None else self.best
         return count, self.booster.model_to_string(num_iteration=count)
 
 
 def grow(forests: Sequence[Callable[[], Growing]], at_once: int) -> list[tuple[int, str]]:
-    """What each forest has grown, so many of them at once; one by one, they take the memory of one."""
+    """Grow forests, `at_once` of them at a time; one at a time needs the memory of one."""
     if at_once == 1:
         return [found for forest in forests for found in _together([forest], 1)]
     return _together(forests, at_once)
@@ -231,7 +235,7 @@ def _together(forests: Sequence[Callable[[], Growing]], at_once: int) -> list[tu
                 checkpoint()
                 try:
                     forest = waiting.popleft()
-                except IndexError:  # those that are left are being grown
+                except IndexError:  # the remaining ones are being grown
                     return
                 if forest.grow(_AT_A_TIME):
                     waiting.append(forest)
@@ -239,25 +243,25 @@ def _together(forests: Sequence[Callable[[], Growing]], at_once: int) -> list[tu
         try:
             with_help(work, at_once - 1)
         finally:
-            waiting.clear()  # of a job that is given up, nothing grows on
+            waiting.clear()  # after cancellation, nothing continues to grow
         return [each.grown() for each in growing]
 
 
 @dataclass(frozen=True, eq=False)
 class Grades:
-    """The distinct labels of training and validation data, ascending from 0 on: grades, or values where they have some.
+    """The distinct labels of training and validation data, ascending from 0: grades, or values if the data has them.
 
-    gains: what each is worth, between 0 and 1. Of more values than LightGBM is given, `known` is the highest of each
-    level, and a level is worth the mean of its values.
+    `gains` are between 0 and 1. If there are more values than LightGBM accepts, `known` is the highest value of each
+    level, and a level's gain is the mean of its values.
     """
 
     known: Floats | Ints
     gains: Floats
-    unit: float | None = None  # what grade 1 is worth, where values are rounded to grades
+    unit: float | None = None  # the value of grade 1, if values are rounded to grades
 
     @staticmethod
     def of(data: Judged, valid: Judged | None, objective: str) -> Grades:
-        """Those of training data, and of validation data where there is some."""
+        """Return the labels of training data and, if given, of validation data."""
         parts = [data] if valid is None else [data, valid]
         require_same_labels(parts)
         if data.gains is None:
@@ -270,7 +274,7 @@ class Grades:
         return Grades(values, _readable(values / values[-1]) if values[-1] > 0 else np.zeros(1))
 
     def labels(self, data: Judged, rows: Ints) -> Ints:
-        """LightGBM's labels of some rows."""
+        """Return LightGBM's labels of some rows."""
         if data.gains is None:
             return np.searchsorted(self.known, data.labels[rows])
         values = values_of(data)[rows]
@@ -280,10 +284,10 @@ class Grades:
 
 
 def _levels(values: Floats) -> Grades:
-    """At most 10,000 levels of ascending distinct values, of which 0 is the first and has a level of its own.
+    """Return at most 10,000 levels of ascending distinct values; the first one, 0, has a level of its own.
 
-    The values above 0 are cut at 4,999 quantiles, which keep small values apart where some are very large, and at 4,999
-    equal steps up to the highest, which keep large ones apart.
+    Positive values are divided at 4,999 quantiles, which separate small values if some are very large, and at 4,999
+    equal steps up to the highest, which separate large ones.
     """
     parts, above = (_MOST - 1) // 2, values[1:]
     quantiles = above[np.arange(1, parts + 1) * len(above) // parts - 1]
@@ -293,16 +297,16 @@ def _levels(values: Floats) -> Grades:
 
 
 def _exponential(grades: Ints, unit: float | None = None) -> Grades:
-    """Grades worth 2^grade − 1, divided by what the highest is worth: 2^grade may not fit a double."""
+    """Return grades with gains 2^grade − 1, divided by the highest gain, since 2^grade may overflow."""
     highest = float(grades.max())
     gains = np.exp2(grades - highest) - np.exp2(-highest)
     return Grades(grades, _readable(gains / gains.max()) if gains.max() > 0 else np.zeros(1), unit)
 
 
 def _rounded(values: Floats) -> Grades:
-    """Values as whole grades, of which a listwise cross entropy has 2^grade: log2(1 + value / unit), rounded.
+    """Return values as whole grades, for a listwise cross entropy that uses 2^grade: log2(1 + value / unit), rounded.
 
-    The unit is 1 where all values are 2^grade − 1 already, else it makes the highest value grade 4.
+    The unit is 1 if all values are already 2^grade − 1; otherwise it makes the highest value grade 4.
     """
     exact = np.log2(1 + values)
     unit = 1.0 if np.array_equal(exact, np.rint(exact)) else float(values[-1]) / (2**_GRADES - 1)
@@ -315,12 +319,12 @@ def _as_grades(values: Floats, unit: float) -> Ints:
 
 
 def _readable(gains: Floats) -> Floats:
-    """The gains, with 0 for those that LightGBM cannot read because they are too small."""
+    """Return the gains, with 0 for those that are too small for LightGBM to read."""
     return np.where(gains < np.finfo(np.float64).tiny, 0.0, gains)
 
 
 def training_rows(data: Judged, queries: Ints, seed: int) -> tuple[Ints, Ints]:
-    """The rows of these queries, and how many each has; of a very long one all relevant ones and a seeded sample."""
+    """Return the rows of these queries and their counts; very long queries keep relevant rows and a seeded sample."""
     rng = np.random.default_rng(seed)
     chosen = []
     for query in queries:
@@ -333,11 +337,11 @@ def training_rows(data: Judged, queries: Ints, seed: int) -> tuple[Ints, Ints]:
 
 
 def weighted_rows(data: Judged, weights: Floats, seed: int, *, by_document: bool) -> tuple[Ints, Ints, Floats | None]:
-    """The rows of queries that count, how many each query has, and the weight of each row; None where all are the same.
+    """Return the rows of queries that count, the number per query, and the rows' weights; None if all are equal.
 
-    by_document: whether the weights that documents have count too; what chooses counts all documents the same.
+    `by_document` includes document weights; data that only selects a model weights all documents equally.
     """
-    order = content_order(data)  # bins, sums and random numbers by query go by the order of the rows
+    order = content_order(data)  # bins, sums and random numbers by query depend on the order of the rows
     kept = order[(weights[order] > 0) & (data.candidates.sizes[order] > 0)]
     rows, sizes = training_rows(data, kept, seed)
     # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
@@ -349,7 +353,7 @@ def weighted_rows(data: Judged, weights: Floats, seed: int, *, by_document: bool
 
 
 def weights_watched(valid: Judged, cut: int) -> Floats:
-    """Weights of validation queries with which LightGBM's NDCG, of candidates alone, is NDCG of all judgements."""
+    """Return weights of validation queries that turn LightGBM's NDCG over candidates into NDCG over all judgments."""
     shares = ideal_shares(valid, cut, FLAVOURS["standard"])
     return shares if shares.any() else np.ones(len(valid))
 
@@ -357,7 +361,10 @@ def weights_watched(valid: Judged, cut: int) -> Floats:
 def binned_rows(
     data: Judged, weights: Floats, grades: Grades, seed: int, base: Ranker | None, training: Dataset | None = None
 ) -> Dataset:
-    """The rows that count, as LightGBM takes them. base: whose scores to start from. training: whose bins to use."""
+    """Return the rows that count as LightGBM's data set.
+
+    `base` provides scores to start from; `training` provides the bins.
+    """
     rows, sizes, by_row = weighted_rows(data, weights, seed, by_document=training is None)
     found: Dataset = lightgbm().Dataset(
         data.candidates.features[rows],
