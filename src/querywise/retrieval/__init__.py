@@ -1,1 +1,1 @@
-"""Text → candidates."""
+"""Text → candidates with features."""

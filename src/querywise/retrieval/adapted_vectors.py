@@ -1,7 +1,8 @@
-"""Query vectors that learn from the judged queries nearest to them, while documents keep theirs.
+"""Query vectors that learn from the nearest judged queries, while document vectors stay unchanged.
 
-Embedding models know language, not a collection. `AdaptedVectors` moves a query's vector to where the answers of the
-judged queries like it lie. Nothing is indexed again, and any engine that searches vectors takes the result.
+Embedding models know language, not a particular collection. `AdaptedVectors` moves a query's vector towards the
+relevant documents of similar judged queries. Nothing is reindexed, and any engine with vector search can use the
+result.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ from querywise.runtime.threads import one_blas_thread
 
 Kind: TypeAlias = Literal["auto", "linear", "by-query", "off"]
 LINEAR = Kernel(1.0, None)
-BY_QUERY = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0))  # tried, in this order
+BY_QUERY = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0))  # tried in this order
 BOTH = Kernel(1.0, 4.0)
-L2 = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)  # tried, in this order, until the gain falls
-FEWEST = 100  # training queries below which the gate stays shut
-_USUAL_L2 = 0.003  # where nothing is chosen
-_FINER = 3.0  # factor to the penalties beside the best that are tried last
-_EVERY_PART = 500  # training queries up to which settings are compared on every part of the cross-validation
-_FIRST, _THEN, _BEST = 1, 3, 3  # above: on one part, and the best three settings on three parts
-_STEPS, _ROUGH = 15, 1e-2  # of L-BFGS when choosing, and the gap that it may stop at
-_FINAL_STEPS, _GAP = 200, 1e-3  # at the end
-_WHOLE = 20_000_000  # similarities of training queries to documents up to which the softmax is over all of them
-_RANGES = {"gamma": (1e-6, 1e6), "l2": (1e-12, 1e12), "temperature": (1e-4, 1e4)}  # that arithmetic can follow
+L2 = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)  # tried in this order, until the gain falls
+FEWEST = 100  # training queries below which queries are not moved
+_USUAL_L2 = 0.003  # if nothing is chosen
+_FINER = 3.0  # factor for the penalties around the best one that are tried last
+_EVERY_PART = 500  # training queries up to which settings are compared on all parts of the cross-validation
+_FIRST, _THEN, _BEST = 1, 3, 3  # with more: on one part, then the best three settings on three parts
+_STEPS, _ROUGH = 15, 1e-2  # of L-BFGS while choosing, and the gap at which it may stop
+_FINAL_STEPS, _GAP = 200, 1e-3  # for the final solution
+_WHOLE = 20_000_000  # similarities of training queries to documents up to which the softmax covers all documents
+_RANGES = {"gamma": (1e-6, 1e6), "l2": (1e-12, 1e12), "temperature": (1e-4, 1e4)}  # safe for the arithmetic
 _IN_RANGE = {name: Number(low, high) for name, (low, high) in _RANGES.items()}
-_MOST_NUMBERS = 10_000_000  # of a vector
-_LARGEST = 1e12  # of the numbers of an adapter's tables
+_MOST_NUMBERS = 10_000_000  # in a vector
+_LARGEST = 1e12  # absolute value of the numbers in an adapter's tables
 
 
 class Tried(NamedTuple):
-    """One setting that was tried by cross-validation: what it is, and the mean gain and its standard error."""
+    """A setting tried in cross-validation, with its mean gain and the standard error of that."""
 
     linear: float
     gamma: float | None
@@ -58,7 +59,7 @@ class Tried(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """How much one training query moved a query: its similarity to it, and its share of the whole shift."""
+    """How much a training query moved a query: the similarity of the two, and its share of the total shift."""
 
     query: str
     similarity: float
@@ -66,9 +67,12 @@ class Pull(NamedTuple):
 
 
 class Shift(NamedTuple):
-    """Why a query's vector was moved. cosine: between the vector before and after. pulls: the largest share first.
+    """Why a query's vector was moved.
 
-    gained: documents by how much more similar they are now; empty where no document vectors were given.
+    Attributes:
+        cosine: the cosine between the vector before and after.
+        pulls: the training queries, the largest share first.
+        gained: documents by their gain in similarity; empty if no document vectors were given.
     """
 
     cosine: float
@@ -77,27 +81,27 @@ class Shift(NamedTuple):
 
 
 class AdaptedVectors(Estimator):
-    """Query vectors moved by the judged queries nearest to them: f(q) = q + Σ_i k(q, q_i) r_i, of unit length.
+    """Query vectors moved by the nearest judged queries: f(q) = q + Σ_i k(q, q_i) r_i, of unit length.
 
     k(q, q') = linear · qᵀq' + exp(gamma · (qᵀq' − 1)). The r_i minimize a convex objective, the cross-entropy of the
     relevant documents under a softmax of similarities over `temperature`, plus `l2` · tr(RᵀKR); retrieval/query_adapter
-    has the formula. Without the linear part a query far from all training queries keeps its vector.
+    has the formula. Without the linear part, a query far from all training queries keeps its vector.
 
-    Where vectors of several embedders stand side by side, each has a share in the similarity, chosen before all else as
-    the one that finds the best documents for the training queries; 0 is among the shares that are tried.
+    If vectors of several embedders are concatenated, each embedder has a share in the similarity. The shares, possibly
+    0, are chosen first, as those that rank best for the training queries.
 
     Args:
         kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses one or their
-            sum; `off` moves none, and chooses nothing but embedders' shares.
+            sum; `off` moves no query, and only chooses embedders' shares.
         gamma: how near a training query must be to count, from 1e-6 to 1e6; None is chosen by cross-validation.
         l2: the penalty, from 1e-12 to 1e12; None is chosen by cross-validation.
         temperature: of the softmax, from 1e-4 to 1e4.
-        gate: leave all queries where they are unless the cross-validated gain exceeds one standard error.
+        gate: move no query unless the cross-validated gain exceeds one standard error.
         folds: parts of the cross-validation over the training queries, from 2 up.
-        landmarks: at most so many training queries span the exponential kernel, from 1 up.
-        seed: which queries are in which part; from 0 up.
-        blocks: of vectors of several embedders side by side, how many numbers each embedder's have; None: there is one.
-        shares: how much each embedder counts in the similarity, 0 or more each, 1 in all; None is chosen.
+        landmarks: the maximum number of training queries that span the exponential kernel, from 1 up.
+        seed: determines which queries are in which part; from 0 up.
+        blocks: the dimensions of the embedders, if vectors of several are concatenated; None for a single embedder.
+        shares: the share of each embedder in the similarity, non-negative, with sum 1; None chooses them.
 
     Raises:
         DataError: Settings out of range, vectors that are not finite, and judgments of unknown ids.
@@ -164,7 +168,7 @@ class AdaptedVectors(Estimator):
 
     @property
     def adapts(self) -> bool:
-        """Whether queries are moved at all: not where the gate stayed shut."""
+        """Whether queries are moved at all, which the gate may prevent."""
         self._require_fitted()
         return len(self.query_ids_) > 0
 
@@ -181,16 +185,16 @@ class AdaptedVectors(Estimator):
 
         Args:
             query_vectors, document_vectors: tables with a row each, or Vectors, which have ids.
-            judgments: query → document → gain, by ids (row numbers as texts where there are none); or a sparse table of
-                gains, queries × documents. Gains are 0 or more; queries without a gain above 0 teach nothing.
-            weights: how much each query counts, 0 or more; None counts all alike.
-            groups: a number per query; queries of one group are in one part of the cross-validation.
+            judgments: query → document → gain, by ids (row numbers as texts if there are none); or a sparse table of
+                gains, queries × documents. Gains are non-negative; queries without a positive gain are ignored.
+            weights: the non-negative weight of each query; None weights all equally.
+            groups: a number per query; queries of one group stay in one part of the cross-validation.
 
         Returns:
             The adapter itself.
 
         Raises:
-            DataError: Vectors that are not finite or of two dimensions, and unknown ids.
+            DataError: Vectors that are not finite or have different dimensions, and unknown ids.
         """
         self._check()
         data = JudgedVectors.of(query_vectors, document_vectors, judgments, weights, groups, tuple(self.blocks or ()))
@@ -206,9 +210,9 @@ class AdaptedVectors(Estimator):
         *,
         groups: Ints | None = None,
     ) -> Floats:
-        """Learn, and return the vectors of the training queries, each moved by an adapter that was not trained on it.
+        """Fit, and return the vectors of the training queries, each moved by an adapter that was not trained on it.
 
-        That is what a ranker must be trained on: `transform` would move training queries by their own judgments.
+        Train rankers on these: `transform` would move training queries by their own judgments.
 
         Args:
             query_vectors, document_vectors, judgments, weights, groups: as in `fit`.
@@ -225,9 +229,9 @@ class AdaptedVectors(Estimator):
         return found
 
     def transform(self, query_vectors: Floats) -> Floats:
-        """Adapted vectors, of unit length; a vector of zeros stays as it is.
+        """Return adapted vectors of unit length; zero vectors stay unchanged.
 
-        Where several embedders' vectors stand side by side, the length of each part has the embedder's share in it.
+        If vectors of several embedders are concatenated, each part's length is proportional to the embedder's share.
 
         Args:
             query_vectors: one vector, or a table with a row each.
@@ -240,7 +244,7 @@ class AdaptedVectors(Estimator):
         return found if several else found[0]
 
     def with_shares(self, query_vectors: Floats) -> Floats:
-        """The same vectors unmoved, of unit length; of several embedders', each part with its embedder's share.
+        """Return the vectors unmoved, of unit length; with several embedders, each part is scaled by its share.
 
         Args:
             query_vectors: one vector, or a table with a row each.
@@ -250,7 +254,7 @@ class AdaptedVectors(Estimator):
         return found if several else found[0]
 
     def _table(self, query_vectors: Floats) -> tuple[Floats, bool]:
-        """What was given as a table, checked, and whether it was one."""
+        """Return the given vectors as a checked table, and whether they were a table."""
         self._require_fitted()
         given = as_numbers(query_vectors, "query vectors")
         table = np.atleast_2d(given)
@@ -261,11 +265,11 @@ class AdaptedVectors(Estimator):
                 "numbers."
             )
         if len(odd_lengths(table)):
-            lengths_of(range(len(table)), table, "query vectors", "query")  # which refuses them
+            lengths_of(range(len(table)), table, "query vectors", "query")  # raises the error
         return table, given.ndim == 2
 
     def explain(self, query_vector: Floats, documents: Given | None = None, *, show: int = 10) -> Shift:
-        """Which training queries moved a query, how far, and toward which documents.
+        """Explain which training queries moved a query, how far, and toward which documents.
 
         Args:
             query_vector: the query's own vector.
@@ -303,14 +307,14 @@ class AdaptedVectors(Estimator):
         return Shift(float(query @ moved), pulls, gained)
 
     def said(self) -> str:
-        """What was learned, in a sentence or two."""
+        """Return what was learned, in a sentence or two."""
         said = f"Query vectors are {self.how()}."
         if self.gain_ is None:
             return said
         return f"{said} Cross-validated gain in NDCG@{CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
 
     def how(self) -> str:
-        """What query vectors are moved by, or why they are left as they are, in a few words; and embedders' shares."""
+        """Return how query vectors are moved, or why they are not, and embedders' shares, in a few words."""
         several = self.blocks is not None
         return self._moved_by() + (f", embedders' shares {_listed(self.shares_)}" if several else "")
 
@@ -327,7 +331,10 @@ class AdaptedVectors(Estimator):
         return f"moved by {by}, l2 {self.l2_:.3g}"
 
     def _learn(self, data: JudgedVectors, *, cross_fit: bool) -> Floats | None:
-        """Choose, solve and keep; gives the cross-fitted vectors of the queries that teach, or None if all stay."""
+        """Choose, solve and store.
+
+        Return the cross-fitted vectors of the training queries, or None if none is moved.
+        """
         if data.mix.blocks:
             data = data.mixed(self._shares(data))
         kernels = self._kernels()
@@ -350,9 +357,10 @@ class AdaptedVectors(Estimator):
     def _chosen(
         self, parts: _CrossValidation, kernels: Sequence[Kernel], penalties: Sequence[float]
     ) -> tuple[Kernel, float]:
-        """What cross-validation prefers: first by powers of ten, then around the best of these.
+        """Return the setting that cross-validation prefers: first among powers of ten, then around the best of these.
 
-        Of a kernel, penalties fall until the gain does. Where queries are many, one part of them narrows settings down.
+        For each kernel, penalties decrease until the gain falls. If there are many queries, one part of them preselects
+        settings.
         """
         if len(kernels) * len(penalties) == 1:
             return kernels[0], penalties[0]
@@ -388,7 +396,7 @@ class AdaptedVectors(Estimator):
         return best_first()[0]
 
     def _keep(self, data: JudgedVectors, kernel: Kernel, l2: float, *, shut: bool) -> None:
-        """Solve over all training queries and keep what `transform` and `explain` need."""
+        """Solve for all training queries and store what `transform` and `explain` need."""
         nothing = np.zeros((0, data.queries.shape[1]), np.float32)
         ids: tuple[str, ...] = ()
         marks, gap, count = np.zeros(0, np.int64), 0.0, 0
@@ -406,7 +414,7 @@ class AdaptedVectors(Estimator):
             if mapped is not None:
                 linear = mapped.astype(np.float32)
             gap, count = solution.gap, len(pool.documents)
-        # All at once: an interrupt before leaves what was learned earlier.
+        # All at once, so that an interrupt before leaves the earlier state intact.
         forget_derived(self)
         self.shares_ = data.mix.shares or (1.0,)
         self.linear_, self.gamma_, self.l2_ = kernel.linear, kernel.gamma, l2
@@ -415,7 +423,7 @@ class AdaptedVectors(Estimator):
         self.gap_, self.pool_ = gap, count
 
     def _kernels(self) -> list[Kernel]:
-        """What may be chosen among."""
+        """Return the kernels to choose among."""
         by_query, both = list(BY_QUERY), BOTH
         if self.gamma is not None:
             by_query, both = [Kernel(0.0, self.gamma)], Kernel(1.0, self.gamma)
@@ -423,7 +431,7 @@ class AdaptedVectors(Estimator):
         return every[self.kind]
 
     def _shares(self, data: JudgedVectors) -> tuple[float, ...]:
-        """How much each embedder counts."""
+        """Return the share of each embedder."""
         if self.shares is not None:
             return tuple(map(float, self.shares))
         if not len(data):
@@ -486,7 +494,7 @@ class AdaptedVectors(Estimator):
 
     @cached_property
     def _mix(self) -> SideBySide:
-        """Where each embedder's numbers are, and its share."""
+        """The columns and the share of each embedder."""
         blocks = tuple(self.blocks or ())
         return SideBySide(blocks, tuple(self.shares_) if blocks else ())
 
@@ -497,17 +505,17 @@ class AdaptedVectors(Estimator):
 
 
 class _HeldOut(NamedTuple):
-    """The gain of every query of a part under an adapter that was trained on the others, and its vector."""
+    """For held-out queries, the gain and the vector by an adapter that was trained on the other parts."""
 
     gains: Floats
     moved: Floats
 
 
 class _CrossValidation:
-    """Adapters trained on all parts but one, and what they make of that part. Each setting is computed once.
+    """Adapters trained on all parts but one, and their results on that part. Each setting is computed once.
 
-    Penalties of one kernel begin where the one before ended. A linear map moves queries toward documents outside the
-    pool, too: where all documents can be ranked, all are.
+    For each kernel, a penalty starts from the solution of the previous one. A linear map also moves queries toward
+    documents outside the pool: if all documents can be ranked, all are.
     """
 
     def __init__(self, data: JudgedVectors, adapter: AdaptedVectors) -> None:
@@ -525,7 +533,7 @@ class _CrossValidation:
         return len(self._pool)
 
     def at(self, part: int, kernel: Kernel, l2: float) -> _HeldOut:
-        """What a setting makes of a part."""
+        """Return the result of a setting on a part."""
         if (part, kernel, l2) not in self._known:
             rows = self._parts[part]
             problem, marks = self._problem(part, kernel)
@@ -539,14 +547,14 @@ class _CrossValidation:
         return self._known[part, kernel, l2]
 
     def whole(self, kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
-        """Every query's gain and its vector."""
+        """Return every query's gain and vector."""
         gains, moved = np.zeros(len(self)), np.zeros_like(self._pool.queries)
         for part, rows in enumerate(self._parts):
             gains[rows], moved[rows] = self.at(part, kernel, l2)
         return gains, moved
 
     def _problem(self, part: int, kernel: Kernel) -> tuple[AdapterProblem, Array]:
-        """The problem of all parts but one, and its landmarks."""
+        """Return the problem of all parts but one, and its landmarks."""
         if (part, kernel) not in self._problems:
             others = np.setdiff1d(np.arange(len(self)), self._parts[part])
             train = self._pool.select(others).without_others()
@@ -558,11 +566,11 @@ class _CrossValidation:
 def _moved(
     queries: Floats, kernel: Kernel, landmarks: Array, linear: Array | None, exponential: Array | None
 ) -> Floats:
-    """f(q), brought to unit length; products are in the type of the landmarks."""
+    """Return f(q), normalized to unit length; products have the type of the landmarks."""
     kind = landmarks.dtype
     own = queries.astype(kind)
     moved = queries
-    with one_blas_thread() if len(queries) == 1 else nullcontext():  # more of them would wait for one another
+    with one_blas_thread() if len(queries) == 1 else nullcontext():  # several threads would wait for one another
         if linear is not None and len(linear):
             moved = moved + own @ linear.astype(kind, copy=False)
         if exponential is not None and len(exponential):
@@ -573,12 +581,12 @@ def _moved(
 
 
 def _landmarks(count: int, most: int) -> Ints:
-    """The training queries that span the exponential kernel: all, or some drawn at random."""
+    """Return the training queries that span the exponential kernel: all, or a random sample."""
     return np.sort(np.random.default_rng(0).permutation(count)[:most])
 
 
 def _mean_and_error(gains: Floats) -> tuple[float, float]:
-    """The mean, and its standard error."""
+    """Return the mean and its standard error."""
     error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.inf
     return float(gains.mean()), error
 

@@ -1,7 +1,7 @@
-"""Candidates of a text collection found by adapted query vectors, without judgments leaking into what is learned.
+"""Candidates of a text collection found by adapted query vectors, without leakage of judgments.
 
 Training queries are moved by adapters that were not trained on them; validation and test queries by the adapter trained
-on all training queries. Query views go on looking at the vectors as they were.
+on all training queries. Query views keep using the unadapted vectors.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ class Adapted(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What a fold's training queries taught.
+    """What was learned from a fold's training queries.
 
-    adapter: what moves all other queries. nearest: the cosine of each test query to the nearest training query.
+    Attributes:
+        adapter: moves all other queries.
+        nearest: the cosine of each test query to the nearest training query.
     """
 
     adapter: AdaptedVectors
@@ -53,31 +55,34 @@ class Taught(NamedTuple):
 
 
 class AdaptedFold(Fold):
-    """A fold by vectors that learned from its training part, and what they learned."""
+    """A fold with candidates found by vectors that learned from its training set, and what they learned."""
 
     taught: Taught
 
     @classmethod
     def of(cls, parts: Iterable[Judged], taught: Taught) -> AdaptedFold:
-        """From the three parts."""
+        """Return the fold made of three parts."""
         made = cls(*parts)
         made.taught = taught
         return made
 
 
 def taught_by(fold: Fold) -> Taught | None:
-    """What a fold's query vectors learned; None where they do not learn."""
+    """Return what a fold's query vectors learned, or None if they do not learn."""
     return fold.taught if isinstance(fold, AdaptedFold) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
-    """How the candidates of one collection are found anew where query vectors learn.
+    """How the candidates of a collection are found again with query vectors that learn.
 
-    kind: `auto` chooses, and moves queries only where cross-validation on the training queries shows a gain.
-    top, vector_top: documents that BM25 and vectors find. skip_unknown: leave out judgments of unknown documents.
-    candidates: `found`, or `judged`. clicks: a folder of judgments from clicks, whose gains count instead of grades.
-    gamma, l2: settings of the adapter; None is chosen on the training queries, which takes longer.
+    Attributes:
+        kind: `auto` chooses, and moves queries only if cross-validation on the training queries shows a gain.
+        top, vector_top: the numbers of documents that BM25 and vectors find.
+        skip_unknown: drop judgments of unknown documents.
+        candidates: `found` or `judged`.
+        clicks: a folder of judgments from clicks, whose gains replace grades.
+        gamma, l2: settings of the adapter; None chooses them on the training queries, which takes longer.
     """
 
     collection: Collection
@@ -92,7 +97,7 @@ class Adaptation:
     l2: float | None = None
 
     def fold(self, fold: Fold) -> Fold:
-        """The same fold by vectors that learned from its training part alone; as it is where that gains nothing."""
+        """Return the fold with vectors that learned from its training set only, or unchanged if that gains nothing."""
         found = self.learned(fold.train)
         valid, test = (self.found_by(part, found.adapter) for part in (fold.valid, fold.test))
         own, known = (unit(self._vectors(part)) for part in (test, fold.train))
@@ -103,7 +108,7 @@ class Adaptation:
         return AdaptedFold.of(parts if found.adapter.adapts else plain_fold(Fold(*parts)), taught)
 
     def learned(self, train: Judged) -> Adapted:
-        """An adapter trained on these queries, and their candidates by vectors that were not trained on each."""
+        """Return an adapter trained on these queries, and their candidates by vectors that were not trained on each."""
         queries, documents, gains = self.given(train)
         blocks, gate = documents.blocks or None, self.kind == "auto"
         adapter = AdaptedVectors(self.kind, gamma=self.gamma, l2=self.l2, gate=gate, blocks=blocks)
@@ -114,12 +119,12 @@ class Adaptation:
         return Adapted(self._found(train, moved | {"adapted": adapted if adapter.adapts else None}), adapter)
 
     def given(self, train: Judged) -> tuple[Vectors, VectorIndex, csr_array]:
-        """What an adapter learns from: the vectors of queries and documents, and the gains between them."""
+        """Return what an adapter learns from: the vectors of queries and documents, and the gains between them."""
         queries = as_vectors(train.query_ids, self._vectors(train), where="the vectors of queries", what="query")
         return queries, self._documents, self._gains(train.query_ids)
 
     def list_of(self, part: Judged, moved: Callable[[Floats], Floats], *, top: int) -> dict[str, dict[str, float]]:
-        """Every query's best documents by its vector, moved in some way: of all, or of those that are candidates."""
+        """Return every query's best documents by its moved vector: among all documents, or among the candidates."""
         vectors, asked = self._documents, moved(self._vectors(part))
         if self.candidates == JUDGED:
             grades = self.collection.grades()
@@ -134,11 +139,11 @@ class Adaptation:
         }
 
     def found_by(self, part: Judged, adapter: AdaptedVectors) -> Judged:
-        """The candidates of queries that the adapter was not trained on."""
+        """Return the candidates of queries that the adapter was not trained on."""
         return self._found(part, moved_by(adapter, self._vectors(part)))
 
     def _found(self, part: Judged, moved: AdaptedQueries) -> Judged:
-        """The candidates of some queries by these vectors; all else that is known of them stays."""
+        """Return the candidates of some queries by these vectors; other data of the queries stays."""
         if not len(part) or all(each is None for each in moved.values()):
             return part
         asked, table = set(part.query_ids), part.candidates.queries
@@ -174,7 +179,7 @@ class Adaptation:
         return table.vectors
 
     def _gains(self, query_ids: Sequence[str]) -> csr_array:
-        """Queries × documents of the index: grades, or gains of clicks, where they are above 0."""
+        """Return queries × documents of the index: positive grades, or gains from clicks."""
         grades = self.collection.grades() if self.clicks is None else labels_in(read_gains(self.clicks))
         rows: list[int] = []
         columns: list[int] = []
@@ -190,7 +195,7 @@ class Adaptation:
 
 
 def plain_fold(fold: Fold) -> Fold:
-    """The same fold, where no query is moved: the run of adapted vectors is that of the vectors as they are."""
+    """Return the fold unmoved: its run of adapted vectors is that of the plain vectors."""
     return Fold(*map(_with_both_runs, fold))
 
 

@@ -1,8 +1,8 @@
-"""Approximate search by vectors, for collections where exact search takes too long: a graph of near vectors (HNSW).
+"""Approximate vector search with a graph of near vectors (HNSW), for collections too large for exact search.
 
-This is the one place that knows usearch (the extra `usearch`). The graph narrows the documents down and nothing else:
-whoever asks it computes the similarities of what it found, and orders them. Documents are added one after another, in
-one thread, so the same vectors give the same graph.
+Only this module uses usearch (the extra `usearch`). The graph only preselects documents: the caller computes their
+similarities and orders them. Documents are added one after another, in one thread, so the same vectors give the same
+graph.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 NAME = "usearch"
 _INSTALL = "pip install 'querywise[usearch]'"
 _BLOCK = 1_024  # documents added at once
-_WIDTH = 128  # near documents looked at when one is added, and at least as many when a query is asked
-_MORE = 4  # times as many documents are looked at as are asked for
+_WIDTH = 128  # near documents examined when one is added, and at least as many per query
+_MORE = 4  # documents examined, as a multiple of those requested
 
 VectorsOf = Callable[[Ints], Numbers]
 
 
 class Graph:
-    """The documents with a vector that is not all zeros, each linked to near ones; `content` is what is kept of it."""
+    """The documents with a non-zero vector, each linked to near ones; `content` is the stored form."""
 
     def __init__(self, content: Bytes, dimension: int) -> None:
         self.content, self._dimension = content, dimension
 
     @staticmethod
     def built(vectors_of: VectorsOf, lengths: Floats, dimension: int) -> Graph:
-        """The graph of some documents; lengths: of their vectors."""
+        """Build the graph of some documents, given the lengths of their vectors."""
         made, documents = _empty(dimension), np.flatnonzero(lengths > 0)
         blocks = [documents[first : first + _BLOCK] for first in range(0, len(documents), _BLOCK)]
         for block in track(blocks, "Linking vectors"):
@@ -56,8 +56,8 @@ class Graph:
 
     @staticmethod
     def checked(content: Bytes, vectors_of: VectorsOf, lengths: Floats, dimension: int) -> Graph:
-        """A graph that was kept; refused where it is not sound, or not of these vectors."""
-        copied = np.array(content)  # nobody changes it after it was looked at
+        """Return a stored graph. Raise ModelFileError if it is invalid, or made from other vectors."""
+        copied = np.array(content)  # a copy, so that nothing can change it after the check
         documents = np.flatnonzero(lengths > 0)
         held = check_content(copied, documents, dimension)
         sample = np.unique(np.linspace(0, len(documents) - 1, min(len(documents), 1_000)).astype(np.int64))
@@ -65,12 +65,12 @@ class Graph:
         found = Graph(copied, dimension)
         try:
             _ = found._opened
-        except RuntimeError as error:  # made by another version of usearch, or said to be
+        except RuntimeError as error:  # made by another version of usearch, or claims to be
             raise unsound(f"the installed usearch does not read it ({error})") from None
         return found
 
     def near(self, queries: Singles, top: int) -> list[Ints]:
-        """For every query documents that are near it, several times `top` of them where there are as many."""
+        """Return documents near each query, several times `top` of them if there are as many."""
         if not len(queries):
             return []
         wanted, threads = max(_MORE * top, _WIDTH), available_cores() if len(queries) > 1 else 1
@@ -90,7 +90,7 @@ class Graph:
 
 
 def require_usearch() -> None:
-    """Refuse approximate search where usearch is not installed, before any long work is done for it."""
+    """Raise DataError if usearch is not installed, before any long work is done."""
     _library()
 
 
@@ -105,7 +105,7 @@ def _library() -> Any:  # a module without types
         ) from None
 
 
-def _empty(dimension: int) -> Any:  # of a class without types
+def _empty(dimension: int) -> Any:  # a class without types
     return _library().Index(
         ndim=dimension,
         metric="cos",
@@ -117,6 +117,6 @@ def _empty(dimension: int) -> Any:  # of a class without types
 
 
 def _units(vectors_of: VectorsOf, lengths: Floats, documents: Ints) -> Singles:
-    """Vectors of length 1: those as they come may be too large for the graph's half precision."""
+    """Return vectors of unit length, since the original ones may be too large for the graph's half precision."""
     rows = np.asarray(vectors_of(documents), dtype=np.float64)
     return (rows / lengths[documents, None]).astype(np.float32)

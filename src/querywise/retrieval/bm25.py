@@ -1,4 +1,4 @@
-"""The documents BM25 finds for a query."""
+"""Search by BM25."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from querywise.runtime.arrays import Floats, Ints
 
 
 class Hits(NamedTuple):
-    """Documents by number, best first, with their scores."""
+    """Documents by index, best first, with their scores."""
 
     documents: Ints
     scores: Floats
 
 
 def search(index: Index, text: str, *, top: int = 100, smoothing: Smoothing | None = None) -> Hits:
-    """The `top` documents by BM25 of title and body; of equals the earlier, and never one without a term of the query.
+    """Return the `top` documents by BM25 of title and body that contain a query term; ties are in index order.
 
     >>> from querywise.data.collections import Document
     >>> from querywise.retrieval.index import build_index
@@ -43,7 +43,7 @@ def search(index: Index, text: str, *, top: int = 100, smoothing: Smoothing | No
 
 
 def bm25(index: Index, text: str, smoothing: Smoothing) -> Floats:
-    """The BM25 score of every document."""
+    """Return the BM25 score of every document."""
     field = index.fields["both"]
     weights = bm25_weights(field, smoothing)
     places = [field.postings(term) for term in index.numbers_of(text) if term >= 0]

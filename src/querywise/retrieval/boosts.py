@@ -1,18 +1,18 @@
-"""Boosts of fields, and the scores that an engine gives by them.
+"""Boosts of fields, and the scores that an engine computes with them.
 
-c is how often a word of the query is in a field of a document, |f| the field's length there as Lucene keeps it (exact
-up to 40 words, then in steps), N_f how many documents have the field, df_f how many have the word in it, and mean |f|
-the average over those N_f. A field's BM25 is that of Lucene, Solr, OpenSearch and Elasticsearch,
+c is how often a word of the query occurs in a field of a document, |f| the field's length there as Lucene stores it
+(exact up to 40 words, then in steps), N_f how many documents have the field, df_f how many have the word in it, and
+mean |f| the average over those N_f. A field's BM25 is that of Lucene, Solr, OpenSearch and Elasticsearch,
 
     s_f(t, d) = idf(N_f, df_f) · c / (c + k1 (1 − b + b |f| / mean |f|)),   idf(N, n) = log(1 + (N − n + ½)/(n + ½)),
 
-and a word that the query repeats counts again. With boosts β_f and a tie breaker τ, "best + τ rest" of numbers being
-the largest and τ times the sum of the others:
+where repeated query words count repeatedly. With boosts β_f and a tie breaker τ, where "best + τ rest" is the largest
+of several numbers plus τ times the sum of the others:
 
 * most_fields: Σ_f β_f Σ_t s_f(t, d);
 * best_fields: best + τ rest over the fields of β_f Σ_t s_f(t, d);
 * dismax: Σ_t of best + τ rest over the fields of β_f s_f(t, d), as Solr's edismax parser does;
-* cross_fields: the same with blended frequencies: df is the largest of all fields, one more at every step down to a
+* cross_fields: the same with blended frequencies: df is the largest of all fields, plus one at every step down to a
   field with fewer, and never above N_f;
 * combined_fields: BM25F, the BM25 of Σ_f β_f c and Σ_f β_f |f| with the largest df_f and N_f.
 """
@@ -48,17 +48,20 @@ MOST, BEST, DISMAX, CROSS, COMBINED = FORMS = (
     "cross_fields",
     "combined_fields",
 )
-TIED = (BEST, DISMAX, CROSS)  # forms that have a tie breaker
+TIED = (BEST, DISMAX, CROSS)  # forms with a tie breaker
 K1, B = 1.2, 0.75
-LARGEST = 10.0  # of the boosts, whose common factor changes nothing; combined_fields has 1 as the least instead
-_EXACT = 40  # words up to which a length is kept as it is
+LARGEST = 10.0  # largest boost, since a common factor changes nothing; combined_fields has a least boost of 1 instead
+_EXACT = 40  # words up to which a length is stored exactly
 
 
 @dataclass(frozen=True)
 class Boosts:
-    """How much each field counts, and how fields are added up.
+    """The boost of each field, and how fields are combined.
 
-    form: one of FORMS. boosts: by field, from 0 up; a field of 0 is left out. tie: τ, from 0 to 1.
+    Attributes:
+        form: one of FORMS.
+        boosts: by field, non-negative; a field with boost 0 is left out.
+        tie: τ, from 0 to 1.
     """
 
     form: str
@@ -89,25 +92,25 @@ class Boosts:
 
     @property
     def rounded(self) -> Boosts:
-        """The same to three digits, as a request has them, on the usual scale: what is measured is what is written."""
+        """The boosts on the usual scale, rounded to three digits, so that measurements match requests."""
         least = min(self.used.values())
         factor = 1 / least if self.form == COMBINED and least < 1 else 1.0
         factor = factor if self.form == COMBINED else LARGEST / max(self.boosts.values())
         return replace(self, boosts={name: float(f"{value * factor:.3g}") for name, value in self.boosts.items()})
 
     def as_json(self) -> JsonObject:
-        """As `boosts.json` has it."""
+        """Return the boosts as stored in `boosts.json`."""
         tie: JsonObject = {"tie_breaker": self.tie} if self.form in TIED else {}
         return {"type": self.form, "boosts": dict(self.boosts), **tie}
 
 
 def equal_boosts(form: str, names: Sequence[str]) -> Boosts:
-    """What a request without boosts does; a form with a tie breaker has 0."""
+    """Return equal boosts, as in a request without boosts; a tie breaker is 0."""
     return Boosts(form, dict.fromkeys(names, 1.0))
 
 
 def read_boosts(path: Path, names: Sequence[str]) -> Boosts:
-    """Boosts from a file like `boosts.json`. names: the fields there are."""
+    """Read boosts from a file like `boosts.json`; `names` are the fields of the collection."""
     expected = '{"type": "best_fields", "boosts": {"title": 3, "body": 1}, "tie_breaker": 0.3}'
     try:
         found = json.loads(read_text(path))
@@ -126,12 +129,18 @@ def read_boosts(path: Path, names: Sequence[str]) -> Boosts:
 
 @dataclass(frozen=True, eq=False)
 class FieldMatches:
-    """Where the words of queries are in the fields of their candidates: F fields, R rows, T words, C cells.
+    """Where query words occur in the fields of candidates: F fields, R rows, T words, C cells.
 
-    A cell is a word of the query in a document that has it. rows, terms: of every cell, in the order of the rows;
-    times: how often the query says the word; counts: C × F. lengths: R × F, as Lucene keeps them. frequency: T × F,
-    in how many documents each word is. holders, sizes: how many documents have each field, and its words in all of
-    them. documents: how many there are.
+    A cell is a word of the query in a document that contains it.
+
+    Attributes:
+        rows, terms: of every cell, in the order of the rows.
+        times: how often the query contains the word of each cell.
+        counts: C × F, how often the word occurs in each field.
+        lengths: R × F, as Lucene stores them.
+        frequency: T × F, how many documents contain each word.
+        holders, sizes: how many documents have each field, and its total number of words.
+        documents: the number of documents.
     """
 
     names: tuple[str, ...]
@@ -146,7 +155,7 @@ class FieldMatches:
     documents: int
 
     def select(self, rows: Ints) -> FieldMatches:
-        """Those of some rows, in their order; rows are renumbered."""
+        """Return the matches of some rows, in order, with rows renumbered."""
         starts = np.searchsorted(self.rows, np.arange(len(self.lengths) + 1))
         cells = rows_of(starts, rows)
         numbered = np.repeat(np.arange(len(rows)), np.diff(starts)[rows])
@@ -161,7 +170,7 @@ class FieldMatches:
 
     @cached_property
     def _saturated(self) -> Floats:
-        """C × F: c / (c + k1 (1 − b + b |f| / mean |f|)), as often as the query says the word."""
+        """C × F: c / (c + k1 (1 − b + b |f| / mean |f|)), times the number of occurrences in the query."""
         means = self.sizes / np.maximum(self.holders, 1)
         long = self.lengths / np.maximum(means, 1e-12)
         norms = K1 * (1 - B + B * long)[self.rows]
@@ -171,7 +180,7 @@ class FieldMatches:
         return np.bincount(self.rows, values, len(self.lengths)).astype(np.float64, copy=False)
 
     def scores(self, asked: Boosts) -> Floats:
-        """Every row's score by some boosts."""
+        """Return every row's score by some boosts."""
         boosts = np.array([asked.boosts.get(name, 0.0) for name in self.names])
         used = boosts > 0
         if asked.form == MOST:
@@ -186,7 +195,7 @@ class FieldMatches:
         return self._by_row(_best(self._saturated[:, used] * rarity[self.terms][:, used], asked.tie))
 
     def _blended(self, used: Bools) -> Floats:
-        """The document frequencies of cross_fields over the fields that are used."""
+        """Return the document frequencies of cross_fields over the fields that are used."""
         own = np.where(used, self.frequency, 0.0)
         order = np.argsort(-own, axis=1, kind="stable")
         falling = np.take_along_axis(own, order, axis=1)
@@ -198,7 +207,7 @@ class FieldMatches:
         return np.where(own > 0, np.minimum(blended, self.holders), 0.0)
 
     def _combined(self, boosts: Floats, used: Bools) -> Floats:
-        """BM25F as Lucene's CombinedFieldQuery has it."""
+        """Return BM25F as in Lucene's CombinedFieldQuery."""
         holders = self.holders[used].max()
         counts, mean = self.counts @ boosts, float(self.sizes @ boosts) // 1 / max(holders, 1.0)
         long = kept_lengths(np.floor(self.lengths @ boosts + 0.5)) / max(mean, 1e-12)
@@ -210,19 +219,19 @@ class FieldMatches:
 
 
 def idf(documents: Floats | float, frequency: Floats) -> Floats:
-    """log(1 + (N − n + ½)/(n + ½))."""
+    """Return log(1 + (N − n + ½)/(n + ½))."""
     found: Floats = np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
     return found
 
 
 def _best(values: Floats, tie: float) -> Floats:
-    """Of each row the largest, and τ times the sum of the others."""
+    """Return for each row the largest value plus τ times the sum of the others."""
     largest: Floats = values.max(axis=1, initial=0.0)
     return largest + tie * (values.sum(axis=1) - largest) if tie else largest
 
 
 def kept_lengths(lengths: Floats) -> Floats:
-    """Lengths as Lucene's norms keep them, in a byte: exact up to 40, then the four leading bits of what is above 24.
+    """Return lengths as Lucene's norms store them in a byte: exact up to 40, then the four leading bits beyond 24.
 
     >>> kept_lengths(np.array([7.0, 40.0, 41.0, 100.0, 1000.0])).tolist()
     [7.0, 40.0, 40.0, 96.0, 984.0]
@@ -241,9 +250,9 @@ def matches_of(
     top: int | None = None,
     skip_unknown: bool = False,
 ) -> tuple[Judged, FieldMatches]:
-    """The judged queries of a collection with BM25 by field as features, and what it is made of.
+    """Return a collection's judged queries with BM25 by field as features, and the matches these are computed from.
 
-    candidates: the judged documents of each query, or those that BM25 over all words finds, `top` of them.
+    `candidates` are the judged documents of each query, or the `top` documents that BM25 over all words finds.
     """
     if collection.queries is None or collection.queries.texts is None:
         raise DataError(f"{collection.name}: the collection has no queries with a text to learn boosts from.")
@@ -271,7 +280,7 @@ def matches_of(
 
 
 def match(index: Index, texts: Sequence[str], documents: Sequence[Ints]) -> FieldMatches:
-    """Where the words of some queries are in the fields of some documents of each."""
+    """Return where the words of some queries occur in the fields of some documents of each."""
     fields = postings_of_fields(index)
     numbers: dict[int, int] = {}
     parts = list(_cells(index, list(fields.values()), texts, documents, numbers))
@@ -294,7 +303,7 @@ def match(index: Index, texts: Sequence[str], documents: Sequence[Ints]) -> Fiel
 
 
 def postings_of_fields(index: Index) -> dict[str, Field]:
-    """The postings of every field with words; title and body where documents have no fields of their own."""
+    """Return the postings of every field with words; title and body if documents have no fields."""
     known = fields_of_index(index)
     if known is None:
         return {name: index.fields[name] for name in ("title", "body") if index.fields[name].size}
@@ -302,7 +311,7 @@ def postings_of_fields(index: Index) -> dict[str, Field]:
     for place, name in enumerate(known.fields.words):
         ends = known.item_ends[known.document_ends[place * count : (place + 1) * count + 1]]
         tokens = known.tokens[ends[0] : ends[-1]]
-        words = tokens < known.first_stop  # a stop word is no term
+        words = tokens < known.first_stop  # stop words are not terms
         before = np.concatenate([[0], np.cumsum(words)])
         found[name] = field_of(counted_terms(tokens[words], before[ends - ends[0]], len(index.terms)))
     return {name: own for name, own in found.items() if own.size}
@@ -311,7 +320,7 @@ def postings_of_fields(index: Index) -> dict[str, Field]:
 def _cells(
     index: Index, fields: Sequence[Field], texts: Sequence[str], documents: Sequence[Ints], numbers: dict[int, int]
 ) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
-    """Of every query the cells: row, word by its number in `numbers`, how often the query says it, and each field."""
+    """Yield every query's cells: row, index of the word in `numbers`, its count in the query, and in each field."""
     for text, own in zip(texts, documents, strict=True):
         said = Counter(index.terms.find(term) for term in index.tokeniser.terms(text))
         del said[-1]
@@ -323,12 +332,12 @@ def _cells(
 
 
 def as_text(boosts: Mapping[str, float]) -> list[str]:
-    """Fields with their boosts as requests have them: `title^10`."""
+    """Return fields with boosts as in requests: `title^10`."""
     return [name if value == 1 else f"{name}^{value:g}" for name, value in boosts.items()]
 
 
 def told(asked: Boosts) -> str:
-    """Boosts in a line."""
+    """Return boosts in a line of text."""
     tie = f", tie_breaker {asked.tie:g}" if asked.form in TIED else ""
     left = [name for name in asked.boosts if not asked.boosts[name]]
     return " ".join(as_text(asked.used)) + tie + (f" (without {', '.join(left)})" if left else "")

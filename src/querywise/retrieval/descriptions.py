@@ -1,4 +1,4 @@
-"""What the features of a text collection and of first-stage runs mean, in a sentence each."""
+"""Descriptions of the features of a text collection and of first-stage runs, in a sentence each."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ _OF_RUN = {
 
 
 def descriptions(features: Sequence[str]) -> dict[str, str]:
-    """What these features mean, as far as it is known; a column of the user's own is not.
+    """Return descriptions of these features, if known; the user's own columns have none.
 
-    Columns of runs are known by their names. The others are where all 25 rankers are there too, for then
-    `querywise features` has made them, and not somebody who calls a column of his own the same.
+    Columns of runs are recognized by name. The others are described only if all 25 rankers are present, so that they
+    come from `querywise features` and not from a user's column of the same name.
 
     >>> descriptions(["run.bm25.score", "similarity"])
     {'run.bm25.score': 'The score that the first-stage run bm25 gave the document; 0 if it did not find it.'}
@@ -87,7 +87,7 @@ def descriptions(features: Sequence[str]) -> dict[str, str]:
 
 
 def _of_fields(features: Sequence[str]) -> dict[str, str]:
-    """What is made of documents' fields: of those with words, which have a BM25, and of numbers, which have a rank."""
+    """Return descriptions of features from fields: those with a BM25 have words, those with a rank are numbers."""
     found = {f"{ALL}.{name}": said for name, said in _OF_ALL.items()} if f"{ALL}.bm25f" in features else {}
     for name in features:
         field, _, part = name.rpartition(".")

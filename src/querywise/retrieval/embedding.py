@@ -1,4 +1,4 @@
-"""The documents of an index embedded, and the record of what embedded them: another embedder is refused later."""
+"""Embedding the documents of an index, and recording the embedder, so that later a different one raises an error."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from querywise.runtime.progress import doing
 from querywise.runtime.values import Json, JsonObject, is_finite_number
 
 _PROBE = "The quick brown fox jumps over the lazy dog."
-_BATCH = 1_024  # texts handed over at once
-_ALIKE = 0.999  # the cosine of two probes of one embedder, at least: machines differ in the last digits
+_BATCH = 1_024  # texts per call
+_ALIKE = 0.999  # minimum cosine of two probes of one embedder: machines differ in the last digits
 
 
 @dataclass(frozen=True)
 class EmbedderRecord:
-    """What tells an embedder from another: its name, the dimension of its vectors, and the vector of a fixed text."""
+    """What identifies an embedder: its name, the dimension of its vectors, and the vector of a fixed text."""
 
     name: str
     dimension: int
     probe: tuple[float, ...]
 
     def as_json(self) -> JsonObject:
-        """As manifests hold it."""
+        """Return the record as stored in manifests."""
         return {"name": self.name, "dimension": self.dimension, "probe": list(self.probe)}
 
     @staticmethod
     def from_json(value: Json, where: str) -> EmbedderRecord:
-        """What a manifest holds; anything else is refused."""
+        """Return the record from a manifest. Raise ModelFileError if it is invalid."""
         found = value if isinstance(value, dict) else {}
         name, dimension, probe = (found.get(each) for each in ("name", "dimension", "probe"))
         if not (
@@ -57,7 +57,7 @@ class EmbedderRecord:
         return EmbedderRecord(name, dimension, tuple(numbers))
 
     def require(self, other: EmbedderRecord, whose: str) -> None:
-        """Refuse another embedder than this one. whose: what this one made, for the message."""
+        """Raise DataError for a different embedder; `whose` names what this one embedded, for the message."""
         if other.dimension != self.dimension:
             raise DataError(
                 f"{other.name} makes vectors of {other.dimension} numbers; those of {whose} have {self.dimension}, "
@@ -76,16 +76,16 @@ QueryEmbedders: TypeAlias = list[tuple[Embedder, EmbedderRecord]]
 
 
 def record_of(embedder: Embedder, name: str) -> EmbedderRecord:
-    """The record of an embedder, which is asked for the vector of a fixed text."""
+    """Return the record of an embedder, computed from its vector of a fixed text."""
     probe = embedder.probe() if isinstance(embedder, Probing) else embedded(embedder, [_PROBE], name=name)[0]
     return EmbedderRecord(name, len(probe), tuple(probe.tolist()))
 
 
 def with_embedded(index: Index, documents: Iterable[Document], name: str, names: Sequence[str] = ()) -> Index:
-    """The same index with vectors of its documents, and of their titles if they have some.
+    """Return the index with vectors of its documents, and of their titles if they have any.
 
-    documents: those of the index, in its order. A document is embedded as `title. text`. names: of all embedders that
-    the operator names, this one among them; none is this one alone.
+    `documents` are those of the index, in order; a document is embedded as `title. text`. `names` are all embedders
+    that the operator names, including this one; by default only this one.
     """
     from querywise.retrieval.embedders.lsa import KEPT, LsaEmbedder
 
@@ -106,7 +106,7 @@ def with_embedded(index: Index, documents: Iterable[Document], name: str, names:
 
 
 def embedded_queries(embedders: QueryEmbedders, texts: Sequence[str | None]) -> Floats:
-    """The vectors of queries, those of several embedders side by side; zeros for one without a text."""
+    """Return the vectors of queries, concatenated for several embedders; zeros for a query without a text."""
     found: list[Floats] = []
     for embedder, record in embedders:
         parts = [_vectors(embedder, part, record) for part in _batches([text or "" for text in texts])]
@@ -117,10 +117,14 @@ def embedded_queries(embedders: QueryEmbedders, texts: Sequence[str | None]) -> 
 def query_vector(
     index: Index, text: str, *, embed: Sequence[str] = (), trained: Json = None, model: str = "the model"
 ) -> Floats:
-    """The vector of a query for a model that was trained with vectors; refused where another embedder would make it.
+    """Return a query's vector for a model trained with vectors. Raise DataError if the embedder differs.
 
-    embed: the embedders to use, as in `embedder_names`. trained: what the model remembers of the vectors it was trained
-    on, its note `vectors`. model: what messages call it.
+    Args:
+        index: the index.
+        text: the query.
+        embed: the embedders to use, as in `embedder_names`.
+        trained: the model's note `vectors` on the vectors it was trained on.
+        model: its name in messages.
     """
     embedders = query_embedders(index, embed)
     known = trained if isinstance(trained, dict) else {}
@@ -130,7 +134,7 @@ def query_vector(
 
 
 def require_trained(trained: JsonObject, records: Sequence[EmbedderRecord | None], model: str) -> None:
-    """Refuse other embedders than those a model was trained with, as far as either is known."""
+    """Raise DataError for embedders other than those a model was trained with, as far as they are known."""
     if not trained:
         return
     remembered = known_embedders(trained)
@@ -148,10 +152,10 @@ def require_trained(trained: JsonObject, records: Sequence[EmbedderRecord | None
 
 
 def query_embedders(index: Index, names: Sequence[str] = (), *, most: int | None = None) -> QueryEmbedders:
-    """What embeds the queries of an index with vectors: the embedders that made them, or those that are named.
+    """Return the embedders for the queries of an index: those that embedded its documents, or those named.
 
-    They are started here, and must give the vectors that they gave when the index was made. One that the index alone
-    names is refused unless the operator allows it (`require_allowed`). most: as in `find_embedder`.
+    They are loaded here, and must give the same vectors as when the index was made. An embedder that only the index
+    names raises DataError unless the operator allows it (`require_allowed`). `most` is as in `find_embedder`.
     """
     found: QueryEmbedders = []
     for name, known in zip(embedder_names(index, names), known_embedders(index.notes), strict=True):
@@ -163,10 +167,10 @@ def query_embedders(index: Index, names: Sequence[str] = (), *, most: int | None
 
 
 def embedder_names(index: Index, names: Sequence[str] = ()) -> list[str]:
-    """The names of what embeds the queries of an index, before it is started: those given, or the index's own.
+    """Return the names of the embedders for an index's queries, without loading them: those given, or the index's own.
 
-    names: of all embedders, or of those that the index does not know. Refused where nobody knows one, and where the
-    index names one that the operator does not allow.
+    `names` are those of all embedders, or of those that the index does not know. Raises DataError if a name is unknown,
+    or if the index names an embedder that the operator does not allow.
     """
     made = known_embedders(index.notes)
     known = [None if each is None else EmbedderRecord.from_json(each, "The index").name for each in made]
@@ -200,7 +204,7 @@ def _embedded_documents(embedder: Embedder, documents: Iterable[Document], recor
 
 
 def _vectors(embedder: Embedder, texts: Sequence[str], record: EmbedderRecord) -> Singles:
-    """The vectors of some texts; those without a word are not embedded, and have zeros."""
+    """Return the vectors of some texts; blank texts are not embedded and get zeros."""
     found = np.zeros((len(texts), record.dimension), np.float32)
     said = [place for place, text in enumerate(texts) if text.strip()]
     if said:

@@ -1,7 +1,7 @@
 """Queries → candidates with features: BM25's best documents, the 25 rankers, field lengths, the user's columns.
 
-Where the documents of an index have vectors, candidates are the best by BM25 and the best by similarity, and features
-tell how similar they are and where they are in either list.
+If the documents of an index have vectors, candidates are the best by BM25 and the best by similarity, with features for
+their similarities and their positions in both lists.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ from querywise.runtime.workers import workers
 
 _LENGTHS = ("length.title", "length.body")
 _BATCH = 32  # queries
-TOP, BOTH = 100, 50  # documents that BM25 finds alone, and that each of two lists finds
+TOP, BOTH = 100, 50  # documents found by BM25 alone, and by each of two lists
 FOUND, JUDGED = CANDIDATES = ("found", "judged")  # which documents are candidates
 ADAPTED = "vectors (adapted)"  # the run of adapted vectors
 _Thing = TypeVar("_Thing")
 
 
 class AdaptedQueries(TypedDict):
-    """Vectors of queries in the place of their own, as `candidates_for` takes them.
+    """Vectors that replace queries' own, for `candidates_for`.
 
-    adapted: those that documents are found by; None where no query was moved. unmoved: the same before they were moved,
-    with the embedders' shares; None where these are the queries' own.
+    Attributes:
+        adapted: the vectors to search with; None if no query is moved.
+        unmoved: the unmoved vectors, weighted by embedders' shares; None if these are the queries' own.
     """
 
     adapted: Floats | None
@@ -61,7 +62,7 @@ class AdaptedQueries(TypedDict):
 
 
 def moved_by(adapter: QueryAdapter | None, vectors: Floats | None) -> AdaptedQueries:
-    """What an adapter makes of the vectors of some queries."""
+    """Return an adapter's vectors for some queries."""
     if adapter is None or vectors is None:
         return {"adapted": None, "unmoved": None}
     adapted = adapter.transform(vectors) if adapter.adapts else None
@@ -69,21 +70,21 @@ def moved_by(adapter: QueryAdapter | None, vectors: Floats | None) -> AdaptedQue
 
 
 class Depths(NamedTuple):
-    """How many documents each list finds; None is as usual."""
+    """The number of documents that each list finds; None means the default."""
 
     top: int | None = None
     vector_top: int | None = None
 
 
 def trained_depths(notes: Mapping[str, Json]) -> Depths:
-    """Those that a model's notes remember of its training, as far as they do."""
+    """Return the depths that a model's notes record, as far as they do."""
     known = notes.get("vectors")
     told = [known.get(name) for name in Depths._fields] if isinstance(known, dict) else [None, None]
     return Depths(*(depth if type(depth) is int and depth > 0 else None for depth in told))
 
 
 def feature_names(index: Index, *, adapted: bool = False) -> tuple[str, ...]:
-    """The columns, in order. adapted: where query vectors are adapted."""
+    """Return the column names in order; `adapted` says whether query vectors are adapted."""
     vectors = vectors_of(index)
     return (*_word_features(index), *(() if vectors is None else list_feature_names(vectors, adapted=adapted)))
 
@@ -102,11 +103,16 @@ def candidates_for(
     adapted: Floats | None = None,
     unmoved: Floats | None = None,
 ) -> Candidates:
-    """BM25's best documents for every query, best first, with their features; then what vectors find beside them.
+    """Return BM25's best documents for every query, best first, then further ones that vectors find, with features.
 
-    top: documents that BM25 finds; None is 100, or 50 where documents have vectors. vector_top: documents that their
-    vectors find; None is 50. adapted: vectors of the queries to search by in the place of their own. unmoved: the same
-    before they were moved, with the shares of several embedders.
+    Args:
+        index: the index.
+        queries: the queries.
+        top: the number of documents that BM25 finds; None is 100, or 50 if documents have vectors.
+        vector_top: the number of documents that vectors find; None is 50.
+        smoothing: the parameters of the rankers.
+        adapted: vectors to search with instead of the queries' own.
+        unmoved: the unmoved vectors, weighted by the shares of several embedders.
     """
     smooth, asked = smoothing or Smoothing(), _Asked.of(queries, adapted, unmoved)
     depths = _depths(index, top, vector_top)
@@ -115,7 +121,7 @@ def candidates_for(
 
 
 class _Asked(NamedTuple):
-    """The vectors that documents are found by, and the same before they were moved; None where they were not."""
+    """The vectors to search with, and the unmoved ones, or None if they are not moved."""
 
     vectors: Floats | None
     plain: Floats | None
@@ -139,18 +145,18 @@ def judged_candidates(
     unmoved: Floats | None = None,
     candidates: str = FOUND,
 ) -> tuple[Judged, Coverage]:
-    """The candidates of every judged query with their grades, and what retrieval missed.
+    """Return the candidates of every judged query with their grades, and retrieval's coverage of the judgments.
 
-    An unjudged document has grade 0 and is marked so in `Judged.judged`.
+    An unjudged document has grade 0 and is marked in `Judged.judged`.
 
     Args:
-        collection: documents, queries with texts, and judgements.
+        collection: documents, queries with texts, and judgments.
         index: the index of the same documents.
-        top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 where documents have vectors.
+        top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 if documents have vectors.
         vector_top: how many documents their vectors find, from 1 up; None is 50.
         add_judged: also judged documents that retrieval did not find, marked `added = 1` in their comment; good for
             training, flattering in a test.
-        skip_unknown: leave out judgements of documents that are not in the index instead of refusing them.
+        skip_unknown: leave out judgments of documents that are not in the index instead of refusing them.
         smoothing: the parameters of BM25 and of the language models; None: k1 1.2, b 0.75, dirichlet 2000,
             jelinek_mercer 0.1, absolute_discount 0.7.
         adapted: vectors of the collection's queries, a row each, to search by in the place of their own, as
@@ -163,7 +169,7 @@ def judged_candidates(
         A Judged set with the 25 rankers' scores, lengths and the documents' columns as features; and its Coverage.
 
     Raises:
-        DataError: A collection without queries or judgements, and judgements of documents it does not have.
+        DataError: A collection without queries or judgments, and judgments of documents it does not have.
 
     >>> from querywise import QueryTable, build_index, judged_candidates
     >>> from querywise.data.collections import Collection, Document
@@ -190,7 +196,7 @@ def judged_candidates(
         judged = _of_judged(index, table, grades, smooth, by)
         judged = replace(judged, losses=_losses(collection, index, table))
         return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
-    # A system's own list is as deep whatever others find beside it.
+    # A system's own list has the same depth whatever other systems find.
     own = (TOP if top is None else top), (TOP if vector_top is None else vector_top)
     whole, depths = _lists(index, table, own, smooth, by.vectors), _depths(index, top, vector_top)
     # Approximate search for fewer documents may find others: candidates are those that a service would find.
@@ -222,7 +228,7 @@ def _of_judged(
     smoothing: Smoothing,
     by: _Asked,
 ) -> Judged:
-    """The judged documents of every query as its candidates, in the order of the index; lists are of these alone."""
+    """Return each query's judged documents as its candidates, in index order; the lists contain only these."""
     places = [[index.place_of(document) for document in grades[query]] for query in queries.ids]
     documents = [np.sort(np.array(each, np.int64)) for each in places]
     lists: list[list[Hits]] = [[] for _ in documents]
@@ -236,14 +242,14 @@ def _of_judged(
 
 
 def _in_order(documents: Ints, scores: Floats) -> Hits:
-    """The documents with a score above 0, best first."""
+    """Return the documents with a positive score, best first."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > 0]
     return Hits(documents[order], scores[order])
 
 
 def _losses(collection: Collection, index: Index, asked: QueryTable) -> tuple[LostData, ...]:
-    """What of a collection does not count in an evaluation of these of its queries, or only in part."""
+    """Return what an evaluation of these queries of a collection leaves out, wholly or in part."""
     every = collection.queries or QueryTable(())
     texts = dict(zip(every.ids, every.texts or (), strict=False))
     judged, evaluated = {each.query for each in collection.judgements}, set(asked.ids)
@@ -280,7 +286,7 @@ def _losses(collection: Collection, index: Index, asked: QueryTable) -> tuple[Lo
 
 
 def _hint_at_recall(index: Index, queries: QueryTable, vector_top: int | None) -> None:
-    """Tell what approximate search misses of these queries' documents."""
+    """Report the recall of approximate search for these queries."""
     vectors = vectors_of(index)
     if vectors is not None and _is_approximate(index) and queries.vectors is not None:
         hint_at_recall(
@@ -294,7 +300,7 @@ def _is_approximate(index: Index) -> bool:
 
 
 def known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[str, int]]:
-    """Query → document → grade, of documents that are in the index."""
+    """Return query → document → grade, for documents in the index."""
     grades: dict[str, dict[str, int]] = {}
     for each in collection.judgements:
         place = index.place_of(each.document)
@@ -320,7 +326,7 @@ def _lists(
     smoothing: Smoothing,
     vectors: Floats | None,
 ) -> dict[str, list[Hits]]:
-    """Every query's list by each system: BM25's, and the vectors' where documents have them."""
+    """Return every query's list by each system: by BM25, and by vectors if documents have them."""
     texts = queries.texts or (None,) * len(queries)
     batches = _batches([text or "" for text in texts])
     words = workers().each(_best, batches, shared=(index, depths[0], smoothing), label="Candidates")
@@ -331,7 +337,7 @@ def _lists(
 
 
 def _similar(index: Index, queries: Floats | None, top: int) -> list[Hits]:
-    """The documents that vectors of queries find."""
+    """Return the documents found by query vectors."""
     vectors = vectors_of(index)
     if vectors is None or queries is None:
         raise DataError("The documents of this index have vectors, so the queries need vectors too; they have none.")
@@ -339,13 +345,13 @@ def _similar(index: Index, queries: Floats | None, top: int) -> list[Hits]:
 
 
 def _depths(index: Index, top: int | None, vector_top: int | None) -> tuple[int, int]:
-    """How many candidates each system finds: BM25 alone 100, each of two 50, unless that is given."""
+    """Return how many candidates each system finds: by default 100 for BM25 alone, else 50 each."""
     words = TOP if vectors_of(index) is None else BOTH
     return (words if top is None else top), (BOTH if vector_top is None else vector_top)
 
 
 def _cut(lists: Mapping[str, Sequence[Hits]], depths: tuple[int, int]) -> list[list[Hits]]:
-    """The first documents of each system's list, query by query."""
+    """Return the first documents of each system's list, query by query."""
     return [
         [Hits(each.documents[:depth], each.scores[:depth]) for each, depth in zip(own, depths, strict=False)]
         for own in zip(*lists.values(), strict=True)
@@ -362,7 +368,7 @@ def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) ->
 
 
 def _batches(things: Sequence[_Thing]) -> list[Sequence[_Thing]]:
-    """Batches, so that distributing them costs little."""
+    """Return batches that are large enough to be distributed cheaply."""
     return [things[first : first + _BATCH] for first in range(0, len(things), _BATCH)]
 
 
@@ -376,7 +382,7 @@ def _assembled(
     *,
     added: Sequence[int] | None = None,
 ) -> Candidates:
-    """The documents of every query with their features; the last `added` of a query are marked."""
+    """Return the documents of every query with their features; the last `added` of a query are marked."""
     texts = queries.texts or (None,) * len(queries)
     asked = _batches([(text or "", each) for text, each in zip(texts, documents, strict=True)])
     rows = workers().each(_features, asked, shared=(index, smoothing), label="Features")
@@ -406,7 +412,7 @@ def _beside(
     documents: Sequence[Ints],
     by: _Asked,
 ) -> list[Floats]:
-    """The features of vectors and lists, in one table; none where documents have no vectors."""
+    """Return the features of vectors and lists in one table; empty if documents have no vectors."""
     vectors = vectors_of(index)
     if vectors is None or queries.vectors is None or by.vectors is None:
         return []
@@ -423,9 +429,9 @@ def _features(asked: Sequence[tuple[str, Ints]], index: Index, smoothing: Smooth
 
 
 def features_of(index: Index, text: str, documents: Ints, smoothing: Smoothing | None = None) -> Floats:
-    """The features of some documents for one query that come from words and columns, raw.
+    """Return the raw features of some documents for one query that come from words and columns.
 
-    Where documents have fields, numbers are also given beside those of the other documents here.
+    If documents have fields, numbers are also given relative to the other documents.
     """
     words = len(NAMES) + len(_LENGTHS)
     table = np.empty((len(documents), words + len(index.column_names)))

@@ -1,4 +1,4 @@
-"""One field of all documents of an index: which term occurs where and how often."""
+"""A field of all documents of an index: its postings and statistics."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ _Counts = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """One field of all documents. Term t occurs in `documents[starts[t]:starts[t + 1]]`, as often as `counts` says."""
+    """One field of all documents.
+
+    Term t occurs in `documents[starts[t]:starts[t + 1]]`, with the frequencies in `counts`.
+    """
 
     starts: Ints
     documents: _Counts
     counts: _Counts
     lengths: _Counts  # terms in each document
-    distinct: _Counts  # different terms in each document
+    distinct: _Counts  # distinct terms in each document
     totals: Ints  # occurrences of each term in all documents
 
     @cached_property
     def size(self) -> int:
-        """The number of terms in the field of all documents together."""
+        """The total number of terms in all documents."""
         return int(self.lengths.sum(dtype=np.int64))
 
     @cached_property
@@ -42,21 +45,21 @@ class Field:
         return int(self.lengths.max(initial=0))
 
     def postings(self, term: int) -> slice:
-        """The slice of a term's postings."""
+        """Return the slice of a term's postings."""
         return slice(int(self.starts[term]), int(self.starts[term + 1]))
 
     def __reduce__(self) -> tuple[type[Field], tuple[NDArray[np.generic], ...]]:
-        # What is kept beside the arrays is made again in another process.
+        # Derived data is recomputed in another process.
         return Field, (self.starts, self.documents, self.counts, self.lengths, self.distinct, self.totals)
 
     @cached_property
     def weights(self) -> dict[tuple[float, float], Floats]:
-        """What each posting adds to BM25, by its k1 and b, as far as it was asked for."""
+        """Each posting's contribution to BM25, by k1 and b, as far as computed."""
         return {}
 
     @cached_property
     def checked(self) -> Field:
-        """The same arrays as compiled kernels take them, once it is sure that none leads out of another."""
+        """The arrays for compiled kernels, after checking that no index is out of bounds."""
         starts, documents = self.starts, self.documents
         sound = (
             len(starts) == len(self.totals) + 1
@@ -80,36 +83,39 @@ class Field:
 
     @cached_property
     def for_low_scores(self) -> tuple[Ints, _Counts, _Counts, Ints, _Counts, Floats, float]:
-        """What L1 to L10 are made of: postings, totals, lengths, log(N/df) of every term, and the size."""
+        """The inputs of L1 to L10: postings, totals, lengths, log(N/df) of every term, and the size."""
         own, frequency = self.checked, np.diff(self.starts)
         idf = np.log(len(self.lengths) / np.maximum(frequency, 1.0))
         return own.starts, own.documents, own.counts, own.totals, own.lengths, idf, float(self.size)
 
     @cached_property
     def for_high_scores(self) -> tuple[Ints, _Counts, _Counts, Floats, float, float, float]:
-        """What H1 to H5 are made of: totals, lengths, distinct terms, BM25's idf of every term, three sizes."""
+        """The inputs of H1 to H5: totals, lengths, distinct terms, BM25's idf of every term, three sizes."""
         own, sizes = self.checked, (float(self.size), float(self.longest), self.mean_length)
         return own.totals, own.lengths, own.distinct, bm25_idf(len(self.lengths), np.diff(self.starts)), *sizes
 
     @property
     def missing(self) -> str:
-        """What to say of a document that is not there."""
+        """The message for a document that does not exist."""
         return f"There is no such document: the index has {len(self.lengths)}, numbered from 0."
 
     @cached_property
     def spare(self) -> list[Floats]:
-        """Arrays of zeros, one for every document, that no thread uses; what was taken comes back when it is zeros."""
+        """Zero arrays with an entry per document that no thread uses.
+
+        They are returned here after being reset to zeros.
+        """
         return []
 
     def zeros(self) -> Floats:
-        """One of them, or a new one."""
+        """Return one of these arrays, or a new one."""
         try:
             return self.spare.pop()
         except IndexError:
             return np.zeros(len(self.lengths))
 
     def counts_of(self, terms: Sequence[int], documents: Ints) -> Floats:
-        """How often each of some terms (−1: one that is nowhere) occurs in each of some documents."""
+        """Return how often each of some terms (−1 for unknown ones) occurs in each of some documents."""
         from querywise.retrieval.score_kernels import find_cells
 
         own, table = self.checked, np.zeros((len(documents), len(terms)))
@@ -125,6 +131,6 @@ class Field:
 
 
 def bm25_idf(documents: int, frequency: Ints) -> Floats:
-    """log(1 + (N − df + ½) / (df + ½)), which is never negative."""
+    """Return log(1 + (N − df + ½) / (df + ½)), which is never negative."""
     df = frequency.astype(np.float64)
     return np.log1p((documents - df + 0.5) / (df + 0.5))

@@ -1,19 +1,20 @@
-"""Features by field: how a query meets the words of each and of all of them together; numbers and dates.
+"""Features by field: how a query matches the words of each field and of all fields together; numbers and dates.
 
-c(t,f) is how often a word is in field f of a document, |f| the field's length there, without stop words; k1 and b are
-those of BM25. Of a field with words:
+c(t,f) is how often a word occurs in field f of a document, |f| the field's length there, without stop words; k1 and b
+are those of BM25. For a field with words:
 
-* bm25: Σ_t idf_t c (k1 + 1)/(c + k1 (1 − b + b |f|/mean |f|)); coverage: the share of the query's distinct words that
-  it has, without stop words; length: |f|;
-* share: of the item that has most, the share of its words that are words of the query, as all that follow with stop
-  words; exact: whether an item is the query; named: how many items the query says in full, 9 at most;
-* phrase: how long the longest run of the query's words is that stand there together, as a share of the query;
-  ordered: the same of their longest common subsequence.
+* bm25: Σ_t idf_t c (k1 + 1)/(c + k1 (1 − b + b |f|/mean |f|)); coverage: the share of the query's distinct words,
+  without stop words, that it contains; length: |f|;
+* share: of the item with the highest share, the share of its words that are words of the query, including stop words,
+  as in all that follow; exact: whether an item is the query; named: how many items the query contains in full, at most
+  9;
+* phrase: the length of the longest run of the query's words that occurs there contiguously, as a share of the query;
+  ordered: the same for their longest common subsequence.
 
-Of all fields, w_f the weight of each: bm25f, the BM25 of s = Σ_f w_f c/(1 − b + b |f|/mean |f|) in the place of
-c/(1 − b + …); sum and best, Σ_f w_f bm25 and the largest; coverage; rarity, coverage with words weighed by their idf;
-all and most, whether all or three in four of the words are in some field; hit, how many fields have a word of the
-query; named, the share of the query that items said in full take up.
+For all fields together, with w_f the weight of each: bm25f, the BM25 of s = Σ_f w_f c/(1 − b + b |f|/mean |f|) instead
+of c/(1 − b + …); sum and best, Σ_f w_f bm25 and the largest; coverage; rarity, coverage with words weighted by their
+idf; all and most, whether all or three in four of the words are in some field; hit, how many fields contain a word of
+the query; named, the share of the query covered by items that it contains in full.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ OF_KEYWORD = ("bm25", "coverage", "named")
 OF_ALL = ("bm25f", "sum", "best", "coverage", "rarity", "all", "most", "hit", "named")
 OF_NUMBER = ("log", "age", "named", "z", "rank", "missing")
 ALL = "fields"
-_LONGEST = 64  # words of a query that are looked at in order
-_MOST = 0.75  # of a query's words, as minimum_should_match counts them
+_LONGEST = 64  # words of a query that are matched in order
+_MOST = 0.75  # of a query's words, as in minimum_should_match
 _YEAR = re.compile(r"(?<![0-9])[0-9]{4}(?![0-9])")
 
 
 def field_feature_names(index: Index) -> tuple[str, ...]:
-    """The columns that an index with fields has beside the others, in order."""
+    """Return the additional columns of an index with fields, in order."""
     known = fields_of_index(index)
     if known is None:
         return ()
@@ -56,13 +57,13 @@ def _parts(spec: FieldSpec) -> tuple[str, ...]:
 
 
 def _number_parts(spec: FieldSpec, *, lacks: bool) -> tuple[str, ...]:
-    """The features of a number: itself, and what is made of it."""
+    """Return the features of a number: itself, and those derived from it."""
     own = {"date": (".age", ".named", ".z", ".rank"), "number": (".log",) * spec.log + (".z", ".rank"), "boolean": ()}
     return ("", *own[spec.kind], *((".missing",) if lacks else ()))
 
 
 def field_features(index: Index, text: str, documents: Ints, smoothing: Smoothing) -> Floats:
-    """These columns for some documents of one query, which are its candidates."""
+    """Return these columns for some documents of one query, which are its candidates."""
     known = fields_of_index(index)
     if known is None:
         return np.zeros((len(documents), 0))
@@ -70,7 +71,7 @@ def field_features(index: Index, text: str, documents: Ints, smoothing: Smoothin
 
 
 def _of_words(index: Index, known: IndexedFields, text: str, documents: Ints, smoothing: Smoothing) -> Floats:
-    """The columns of every field with words, and of all of them."""
+    """Return the columns of every field with words, and of all such fields together."""
     from querywise.retrieval.field_kernels import meet
 
     specs = [each for each in known.fields.specs if each.has_words]
@@ -86,7 +87,7 @@ def _of_words(index: Index, known: IndexedFields, text: str, documents: Ints, sm
     real = terms[(terms >= 0) & (terms < known.first_stop)]
     at = np.array([column[term] for term in real.tolist()], np.int64)
     totals = index.fields["both"].starts
-    rarity[:words] = bm25_idf(len(index), np.zeros(words, np.int64))  # of a word that is nowhere
+    rarity[:words] = bm25_idf(len(index), np.zeros(words, np.int64))  # of an unknown word
     rarity[at] = bm25_idf(len(index), totals[real + 1] - totals[real])
     idf[:, at] = bm25_idf(len(index), frequency[:, real].astype(np.int64))
     found = np.zeros((len(documents), len(specs), len(OF_FIELD)))
@@ -107,10 +108,11 @@ def _of_words(index: Index, known: IndexedFields, text: str, documents: Ints, sm
 
 
 def _of_numbers(known: IndexedFields, text: str, documents: Ints) -> Floats:
-    """The columns of numbers, dates and truth values.
+    """Return the columns of numbers, dates and booleans.
 
-    z: the value less the mean of the query's candidates, by their standard deviation; rank: the share of the other
-    candidates that are below, ties by half. Both of the logarithm, where that is given. A missing value is the median.
+    z is the value minus the mean of the query's candidates, divided by their standard deviation; rank is the share of
+    the other candidates that are lower, ties counting half. Both use the logarithm if that is given. A missing value
+    becomes the median.
     """
     if not known.fields.numbers:
         return np.zeros((len(documents), 0))
@@ -132,10 +134,11 @@ def _of_numbers(known: IndexedFields, text: str, documents: Ints) -> Floats:
 
 
 def _within(values: Floats) -> tuple[Floats, Floats]:
-    """Columns beside those of the query's other candidates: z-scores and ranks."""
+    """Return columns relative to the query's other candidates: z-scores and ranks."""
     if not len(values):
         return values, values
-    scaled = values / np.maximum(np.abs(values).max(axis=0), 1e-300)  # whose squares are neither infinite nor all 0
+    # so that squares neither overflow nor all underflow
+    scaled = values / np.maximum(np.abs(values).max(axis=0), 1e-300)
     scaled -= scaled.mean(axis=0)
     spread = np.sqrt(np.mean(scaled * scaled, axis=0))
     z = np.divide(scaled, spread, out=np.zeros_like(scaled), where=spread > 1e-12)

@@ -1,4 +1,4 @@
-"""How a query meets the words of documents field by field, in order: the compiled kernels of `field_features`."""
+"""Compiled kernels of `field_features`: how a query matches the words of documents, field by field and in order."""
 
 from __future__ import annotations
 
@@ -33,12 +33,21 @@ def meet(
 ) -> None:
     """Read the words of every document once, field by field.
 
-    tokens: words end to end; item i ends at item_ends[i + 1], and field f's items of document d at
-    document_ends[f N + d + 1]. lengths, means, idf, weights: of each field; idf by the query's distinct words, rarity
-    theirs in all fields, 0 for stop words. words: the distinct ones without stop words, which come first; needed: how
-    many of them most are. sequence: the number of the distinct word at each place of the query. places: 1 + its number
-    for every word of the index, or 0. found: documents × fields × 8, over: documents × 9, in the order of the
-    names in `field_features`.
+    Args:
+        tokens: the words of all items, concatenated.
+        item_ends: item i ends at item_ends[i + 1].
+        document_ends: field f's items of document d end at document_ends[f N + d + 1].
+        lengths, means, weights: of each field.
+        idf: of each field, by the query's distinct words.
+        rarity: the idf of these words over all fields, 0 for stop words.
+        words: the number of distinct words without stop words, which come first.
+        needed: how many of them count as most.
+        k1, b: the parameters of BM25.
+        sequence: the index of the distinct word at each position of the query.
+        places: 1 + that index for every word of the index, or 0.
+        documents: the documents.
+        found: documents × fields × 8, filled in the order of the names in `field_features`.
+        over: documents × 9, filled likewise.
     """
     fields, many, terms = lengths.shape[0], lengths.shape[1], len(rarity)
     counts, pseudo, there = np.empty(terms), np.empty(terms), np.empty(terms)
@@ -94,10 +103,10 @@ def _read_in_order(
     numbers: Floats,
     covered: Floats,
 ) -> None:
-    """One item: its longest run of the query's words, their longest common subsequence, and whether it is named.
+    """Update the longest run of the query's words, the longest common subsequence and named items with one item.
 
-    numbers: the longest run so far, the longest subsequence, how many items are named, 9 at most, and 10 more where an
-    item is the whole query. covered: the places of the query where items are named.
+    `numbers` holds the longest run so far, the longest subsequence, and how many items are named, at most 9, plus 10 if
+    an item is the whole query. `covered` marks the positions of the query where items are named.
     """
     long, size = len(sequence), end - first
     run[:], common[:] = 0, 0
@@ -106,7 +115,7 @@ def _read_in_order(
         if column < 0:
             run[:] = 0
             continue
-        before, last = 0, 0  # of the word before this one, at the place before
+        before, last = 0, 0  # of the previous word, at the previous position
         for at in range(long):
             run_above, common_above = run[at + 1], common[at + 1]
             if sequence[at] == column:
@@ -139,7 +148,7 @@ def _add_over(
     k1: float,
     over: Floats,
 ) -> None:
-    """What all fields together say of a document, but for what is added up over the fields."""
+    """Compute the features over all fields of a document, except those that are summed over fields."""
     score, held, rare, marked = 0.0, 0, 0.0, 0.0
     for term in range(len(there)):
         if there[term] > 0:
@@ -158,7 +167,7 @@ def _add_over(
 def measure(
     tokens: _Counts, item_ends: Ints, document_ends: Ints, first_stop: int, lengths: _Counts, frequency: _Counts
 ) -> None:
-    """How many words each document has in each field without stop words, and how many documents have each word."""
+    """Count each document's words in each field without stop words, and how many documents contain each word."""
     fields, many = lengths.shape
     last = np.full(frequency.shape[1], -1, np.int64)
     for field in range(fields):

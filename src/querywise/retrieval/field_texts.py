@@ -1,6 +1,6 @@
-"""The fields of an index's documents, kept with it: the words of each in order, and numbers.
+"""The fields of an index's documents, stored with it: their words in order, and numbers.
 
-A field's words are numbered as the terms of the index are; stop words, which are no terms, have numbers after those.
+A field's words have the numbers of the index's terms; stop words, which are not terms, have higher numbers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ from querywise.runtime.workers import require_memory
 _NOTE, PREFIX = "fields", "fields."
 _NUMBERS, _TOKENS, _ITEMS, _DOCUMENTS = (f"{PREFIX}{name}" for name in ("numbers", "tokens", "items", "documents"))
 _STOPS = {word: place for place, word in enumerate(sorted(STOP_WORDS))}
-_WORD_BYTES, _NUMBER_BYTES, _TERM_BYTES = 32, 40, 4  # of a field: for every document, or every term
-_WORDS, _MOST_WORDS = "fields.words", 1_000_000  # that were looked up
+_WORD_BYTES, _NUMBER_BYTES, _TERM_BYTES = 32, 40, 4  # bytes per field for every document, or every term
+_WORDS, _MOST_WORDS = "fields.words", 1_000_000  # cached words
 _Counts = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
 class IndexedFields:
-    """What an index keeps of its documents' fields.
+    """The fields of documents as stored in an index.
 
-    tokens: the words of all fields, end to end; item i ends at item_ends[i + 1], and the items of document d in the
-    field with words f of N documents at document_ends[f N + d + 1]. first_stop: the number of the first stop word.
-    numbers: documents × numbers, NaN where one is missing.
+    Attributes:
+        tokens: the words of all fields, concatenated.
+        item_ends: item i ends at item_ends[i + 1].
+        document_ends: with N documents, the items of document d in the field with words f end at document_ends[f N + d
+            + 1].
+        first_stop: the number of the first stop word.
+        numbers: documents × numbers, NaN if missing.
     """
 
     fields: Fields
@@ -47,7 +51,7 @@ class IndexedFields:
 
     @cached_property
     def measured(self) -> tuple[_Counts, _Counts, Floats]:
-        """By field every document's length, how many documents have each term, the mean length; without stop words."""
+        """By field: document lengths, document frequencies of terms, and the mean length, all without stop words."""
         from querywise.retrieval.field_kernels import measure
 
         fields = len(self.fields.words)
@@ -58,12 +62,12 @@ class IndexedFields:
 
     @cached_property
     def lacking(self) -> tuple[bool, ...]:
-        """Which of the numbers some document does not have."""
+        """Which of the numbers are missing in some document."""
         return tuple(bool(np.isnan(each).any()) for each in self.numbers.T)
 
     @cached_property
     def filled(self) -> Floats:
-        """The numbers with the median where one is missing."""
+        """The numbers, with the median for missing ones."""
         found = self.numbers.copy()
         for own in found.T:
             lost = np.isnan(own)
@@ -73,11 +77,11 @@ class IndexedFields:
 
     @cached_property
     def spare(self) -> list[Ints]:
-        """Arrays of zeros, one for every word, that no thread uses; what was taken comes back when it is zeros."""
+        """Zero arrays with an entry per word that no thread uses; they are returned here after being reset to zeros."""
         return []
 
     def zeros(self) -> Ints:
-        """One of them, or a new one."""
+        """Return one of these arrays, or a new one."""
         try:
             return self.spare.pop()
         except IndexError:
@@ -89,7 +93,7 @@ class IndexedFields:
 
 
 def with_fields(index: Index, documents: Iterable[Document], fields: Fields) -> Index:
-    """The same index with its documents' fields. documents: those of the index, in its order."""
+    """Return the index with its documents' fields; `documents` are those of the index, in order."""
     _require_room(fields, len(index), len(index.terms))
     words = {name: (array("i"), array("q"), array("q")) for name in fields.words}
     numbers, numbered = array("d"), dict[str, tuple[int | str, ...]]()
@@ -112,7 +116,7 @@ def with_fields(index: Index, documents: Iterable[Document], fields: Fields) -> 
 
 
 def _require_room(fields: Fields, documents: int, terms: int) -> None:
-    """Refuse more fields than memory has room for: each has numbers of every document, some of every term too."""
+    """Raise DataError if the fields do not fit into memory: each has data per document, some also per term."""
     words, numbers = len(fields.words), len(fields.numbers)
     require_memory(
         documents * (_WORD_BYTES * words + _NUMBER_BYTES * numbers) + _TERM_BYTES * words * terms,
@@ -122,7 +126,7 @@ def _require_room(fields: Fields, documents: int, terms: int) -> None:
 
 
 def _end_to_end(parts: list[tuple[Ints, int]]) -> Ints:
-    """Where things end, of several rows of them end to end; with each, how long its row is."""
+    """Return where things end when several rows of them are concatenated, given each row's ends and length."""
     before = np.cumsum([0, *(size for _, size in parts)])
     return np.concatenate([np.zeros(1, np.int64), *(ends + before[at] for at, (ends, _) in enumerate(parts))])
 
@@ -134,7 +138,7 @@ def _number(document: Document, name: str) -> float:
 
 
 def _numbers_of(index: Index, text: str, numbered: dict[str, tuple[int | str, ...]]) -> list[int | str]:
-    """The words of a text by number, in order; a term itself that is nowhere in the index."""
+    """Return the words of a text by number, in order; unknown terms as texts."""
     found: list[int | str] = []
     for word in index.tokeniser.words(text):
         own = numbered.get(word)
@@ -149,7 +153,7 @@ def _numbers_of(index: Index, text: str, numbered: dict[str, tuple[int | str, ..
 
 
 def sequence_of(index: Index, text: str) -> list[int]:
-    """The words of a query by number, in order, stop words included; those that are nowhere are −1, −2, …"""
+    """Return the words of a query by number, in order, including stop words; unknown words are −1, −2, …"""
     found = _numbers_of(index, text, index._made.setdefault(_WORDS, {}))
     unknown = dict.fromkeys(each for each in found if isinstance(each, str))
     numbers = {each: -place for place, each in enumerate(unknown, start=1)}
@@ -157,7 +161,7 @@ def sequence_of(index: Index, text: str) -> list[int]:
 
 
 def fields_of_index(index: Index) -> IndexedFields | None:
-    """The fields of an index's documents; None where they have title, text and columns alone."""
+    """Return the fields of an index's documents, or None if they have only title, text and columns."""
     if _NUMBERS not in index.extra:
         return None
     if _NOTE not in index._made:
@@ -183,7 +187,7 @@ def _read(index: Index) -> IndexedFields:
 
 
 def _is_sound(kept: list[NDArray[np.generic] | None], words: int, documents: int) -> bool:
-    """Whether items lie in the tokens and documents in the items, one after the other."""
+    """Return whether the ends of items and documents are consistent."""
     tokens, items, ends = kept
     if tokens is None or items is None or ends is None or tokens.ndim != 1 or tokens.dtype != np.int32:
         return False

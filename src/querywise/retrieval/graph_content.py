@@ -1,11 +1,11 @@
-"""What usearch keeps of a graph, byte by byte, looked through before usearch reads it: it trusts what it is given.
+"""Validation of usearch's stored graphs, byte by byte, before usearch reads them: usearch trusts its input.
 
-A table of vectors (rows and bytes of a row as two uint32, then half precision numbers), a head of 64 bytes, five uint64
-(documents, links on upper levels, links on the lowest, highest level, where search begins), the level of each document
-as int16, and then for each document its number (uint64), its level again, and per level how many links it has and their
-targets (uint32, as many places as there can be links).
+The format: a table of vectors (rows and bytes per row as two uint32, then half-precision numbers), a header of 64
+bytes, five uint64 (documents, links on upper levels, links on the lowest, highest level, where search begins), the
+level of each document as int16, and then for each document its number (uint64), its level again, and per level the
+number of links and their targets (uint32, with room for the maximum number of links).
 
-usearch does not describe this format: `Graph.built` refuses a version of it that writes another one. pyproject.toml
+usearch does not document this format: `Graph.built` rejects a version that writes a different one. pyproject.toml
 bounds the versions, and `make oldest` tests the oldest.
 """
 
@@ -20,14 +20,14 @@ from querywise.runtime.compiled import compiled
 LINKS, BASE_LINKS = 16, 32  # of a document on upper levels, and on the lowest
 _HEAD, _SIZES = 64, 40
 _NODE, _BASE, _UPPER = 10, 4 + 4 * BASE_LINKS, 4 + 4 * LINKS  # bytes
-_KINDS = bytes((99, 12, 14, 15))  # cosine, half precision, uint64 numbers, uint32 places
+_KINDS = bytes((99, 12, 14, 15))  # cosine, half precision, uint64 numbers, uint32 positions
 _HIGHEST = 64
-_BLOCK = 10_000  # vectors looked at at once
-_FAR = 0.02  # more than half precision can take a number of a vector of length 1 away
+_BLOCK = 10_000  # vectors checked at a time
+_FAR = 0.02  # more than the rounding error of half precision for unit vectors
 
 
 def check_content(content: Bytes, documents: Ints, dimension: int) -> Halves:
-    """Refuse a graph that is not sound or not of these documents; gives the vectors it holds."""
+    """Return the vectors in a graph. Raise ModelFileError if it is invalid or has other documents."""
     count, row = len(documents), 2 * dimension
     begin = 8 + count * row + _HEAD + _SIZES
     if len(content) < begin + count * (2 + _NODE + _BASE) or content[:8].view(np.uint32).tolist() != [count, row]:
@@ -44,7 +44,7 @@ def check_content(content: Bytes, documents: Ints, dimension: int) -> Halves:
 
 
 def _check_links(content: Bytes, documents: Ints) -> None:
-    """Refuse links that lead out of the graph, levels that do not fit, and other documents."""
+    """Raise ModelFileError for links that lead outside, inconsistent levels, or other documents."""
     count = len(documents)
     sizes = np.frombuffer(content[:_SIZES].tobytes(), np.int64)
     levels = np.frombuffer(content[_SIZES : _SIZES + 2 * count].tobytes(), np.int16).astype(np.int64)
@@ -61,13 +61,13 @@ def _check_links(content: Bytes, documents: Ints) -> None:
 
 
 def check_vectors(held: Halves, units: Singles) -> None:
-    """Refuse a graph of other vectors than the index has."""
+    """Raise ModelFileError for a graph of vectors other than the index's."""
     if len(held) and float(np.abs(held - units).max()) > _FAR:
         raise unsound("it was made of other vectors")
 
 
 def unsound(why: str) -> ModelFileError:
-    """Why a graph cannot be used, and what to do."""
+    """Return an error that says why a graph cannot be used, and what to do."""
     return ModelFileError(
         f"The graph for approximate search that is kept with this index cannot be used: {why}. Make the index anew."
     )
@@ -83,7 +83,7 @@ def _number(content: Bytes, place: int, width: int) -> int:
 
 @compiled
 def firstunsound(content: Bytes, starts: Ints, levels: Ints, documents: Ints) -> int:
-    """The first place whose number, level or links do not fit; −1 if all do."""
+    """Return the first position with an invalid number, level or links; −1 if there is none."""
     for place in range(len(levels)):
         at = starts[place]
         if _number(content, at, 8) != documents[place] or _number(content, at + 8, 2) != levels[place]:

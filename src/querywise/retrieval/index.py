@@ -1,4 +1,4 @@
-"""An index of documents: per field which term occurs where and how often, in arrays that can be memory-mapped.
+"""An index of documents: the postings of each field, in arrays that can be memory-mapped.
 
 It is built in one pass over the documents; the same documents give the same bytes.
 """
@@ -44,7 +44,7 @@ from querywise.runtime.values import Json, JsonObject
 
 FORMAT = "querywise index"
 FORMAT_VERSION = 2
-FIELDS = ("title", "body", "both")  # both: title and body read as one text
+FIELDS = ("title", "body", "both")  # both: title and body as one text
 _MANIFEST = "manifest.json"
 _EXTRA = "extra."
 _SNIPPET = 200
@@ -53,9 +53,9 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Documents by number from 0, terms by number in sorted order, three fields, and the user's columns.
+    """Documents and sorted terms by index, three fields, and the user's columns.
 
-    extra: further arrays that are kept with it, such as vectors, and notes: what is known of them.
+    `extra` holds further arrays that are stored with it, such as vectors; `notes` describe them.
     """
 
     tokeniser: Tokeniser
@@ -78,7 +78,7 @@ class Index:
         return f"Index({', '.join([*sizes, *columns])})"
 
     def numbers_of(self, text: str) -> list[int]:
-        """The distinct terms of a query, by number, in the order in which they appear; −1 for each that is nowhere."""
+        """Return a query's distinct terms by index, in order of appearance; −1 for unknown ones."""
         found: list[int | str] = []
         for word in self.tokeniser.words(text):
             terms = self._words.get(word)
@@ -91,30 +91,30 @@ class Index:
         return [each if type(each) is int else -1 for each in dict.fromkeys(found)]
 
     def place_of(self, document_id: str) -> int | None:
-        """The number of a document."""
+        """Return the index of a document, or None."""
         return self.document_ids.places.get(document_id)
 
     @cached_property
     def _words(self) -> dict[str, tuple[int | str, ...]]:
-        return {}  # the numbers of words that were looked up; a term itself where it is nowhere
+        return {}  # cache of words' term numbers; unknown terms are kept as texts
 
     @cached_property
     def _made(self) -> dict[str, Any]:
-        return {}  # what was made of `extra`, by name
+        return {}  # cache of objects built from `extra`, by name
 
 
 def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = None) -> Index:
     """Index documents for BM25 and the other rankers by words, reading each once.
 
     Args:
-        documents: what `Collection.documents()` gives, or any Document(id, title, text).
+        documents: the documents of `Collection.documents()`, or any Document(id, title, text).
         tokeniser: how text becomes terms; None is English, stemmed, without stop words.
 
     Returns:
         An Index, which `judged_candidates` and `search` take; `save_index` stores it.
 
     Raises:
-        DataError: No document, an id that comes twice, and documents that have different columns.
+        DataError: No document, duplicate ids, and documents with different columns.
 
     >>> from querywise import build_index
     >>> from querywise.data.collections import Document
@@ -139,7 +139,7 @@ def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = Non
 
 
 class _Numbers(dict[str, int]):
-    """The numbers of folded words, given out in the order in which they are first seen."""
+    """Numbers of folded words, assigned in the order of first appearance."""
 
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)
@@ -148,7 +148,7 @@ class _Numbers(dict[str, int]):
 
 @dataclass(eq=False)
 class _Read:
-    """What is kept of the documents read so far; `tokens` are the numbers of their words, end to end."""
+    """The data of the documents read so far; `tokens` are the numbers of their words, concatenated."""
 
     numbers: _Numbers = field(default_factory=_Numbers)
     tokens: dict[str, array[int]] = field(default_factory=lambda: {"title": array("i"), "body": array("i")})
@@ -161,7 +161,7 @@ class _Read:
 
 
 def _read_documents(documents: Iterable[Document], words: Tokeniser) -> _Read:
-    """Read the documents, each once; refuse a repeated id, other columns than the first one's, and none at all."""
+    """Read the documents, each once. Raise DataError for repeated ids, differing columns, or no documents."""
     read, seen = _Read(), set[str]()
     for document in documents:
         if document.id in seen:
@@ -186,7 +186,7 @@ def _read_documents(documents: Iterable[Document], words: Tokeniser) -> _Read:
 
 
 def _counted(read: _Read, words: Tokeniser) -> tuple[list[str], dict[str, csc_array]]:
-    """The terms in sorted order, and for every field how often each occurs in each document."""
+    """Return the sorted terms, and for every field the count of each term in each document."""
     meanings = [words.terms_of(word) for word in read.numbers]
     terms_in_order = sorted(set(chain.from_iterable(meanings)))
     rank = {term: place for place, term in enumerate(terms_in_order)}
@@ -203,9 +203,9 @@ def _counted(read: _Read, words: Tokeniser) -> tuple[list[str], dict[str, csc_ar
 def _terms(
     words: NDArray[np.int32], ends: array[int], flat: NDArray[np.int32], sizes: Ints
 ) -> tuple[NDArray[np.int32], Ints]:
-    """Words end to end → terms end to end, and where those of each document end.
+    """Return the terms of all documents, given their words, and where those of each document end.
 
-    Word w stands for `sizes[w]` terms: the next of `flat` after those of the words before it.
+    Word w stands for `sizes[w]` terms: the next ones of `flat` after those of earlier words.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     count = sizes[words]
@@ -215,7 +215,7 @@ def _terms(
 
 
 def counted_terms(tokens: NDArray[np.int32], ends: Ints, terms: int) -> csc_array:
-    """Documents × terms, from the terms of all documents end to end."""
+    """Return documents × terms counts, from the concatenated terms of all documents."""
     from scipy.sparse import csr_array
 
     shape = (len(ends) - 1, terms)
@@ -226,7 +226,7 @@ def counted_terms(tokens: NDArray[np.int32], ends: Ints, terms: int) -> csc_arra
 
 
 def field_of(counted: csc_array) -> Field:
-    """One field's postings, from how often each term is in each document."""
+    """Return a field's postings, from the counts of terms in documents."""
     counted.sort_indices()
     return Field(
         starts=counted.indptr.astype(np.int64),
@@ -239,7 +239,7 @@ def field_of(counted: csc_array) -> Field:
 
 
 def save_index(index: Index, folder: PathLike) -> None:
-    """Write an index to a folder, whole or not at all; an index that is there already is replaced."""
+    """Write an index to a folder atomically, replacing an existing index."""
     path = Path(folder)
     check_index_folder(path)
     arrays: dict[str, _Array] = {"columns": index.columns}
@@ -267,7 +267,7 @@ def save_index(index: Index, folder: PathLike) -> None:
 
 
 _FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals")
-_KINDS = {  # the type and the number of dimensions of each array, by the end of its name
+_KINDS = {  # type and number of dimensions of each array, by the end of its name
     "content": (np.dtype(np.uint8), 1),
     "starts": (np.dtype(np.int64), 1),
     "totals": (np.dtype(np.int64), 1),
@@ -277,7 +277,7 @@ _KINDS = {  # the type and the number of dimensions of each array, by the end of
 
 
 def load_index(folder: PathLike) -> Index:
-    """The index in a folder, mapped into memory, its files checked against their checksums."""
+    """Return the index in a folder, memory-mapped, after verifying the checksums of its files."""
     path = Path(folder)
     return read_steadily(path, _MANIFEST, lambda: _load(path))
 
@@ -322,7 +322,7 @@ def _load(path: Path) -> Index:
 
 
 def _check_together(index: Index, manifest: dict[str, Any], path: Path) -> None:
-    """Refuse arrays that do not fit one another: whoever searches trusts them."""
+    """Raise ModelFileError for inconsistent arrays, which search relies on."""
     texts = (index.terms, index.document_ids, index.titles, index.snippets)
     sizes = {(len(each.totals), len(each.lengths)) for each in index.fields.values()}
     if (
@@ -338,7 +338,7 @@ def _check_together(index: Index, manifest: dict[str, Any], path: Path) -> None:
 
 
 def _check_files(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuse a file that is missing or not as it was written, even in one bit: the index would answer differently."""
+    """Raise ModelFileError for a missing or changed file: the index would give different results."""
 
     def check(name: str) -> None:
         file = path / f"{name}.npy"
@@ -346,7 +346,7 @@ def _check_files(path: Path, manifest: dict[str, Any]) -> None:
             with regular_file(file, path) as opened:
                 if os.fstat(opened.fileno()).st_size != manifest["bytes"][name]:
                     raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
-                map_array(file, path)  # refused before it is read, if it is longer than its array
+                map_array(file, path)  # raises an error before reading a file that is longer than its array
                 sound = crc32_of_open(opened) == manifest["crc32"][name]
         except (OSError, KeyError, TypeError):
             sound = False
@@ -371,7 +371,7 @@ _FOLDER = OutputFolder(
 
 
 def check_index_folder(path: Path) -> None:
-    """Refuse a place where no index can be written, before any long work is done for it."""
+    """Raise an error for a path where no index can be written, before any long work is done."""
     if (path / _MANIFEST).is_file():
         read_steadily(path, _MANIFEST, lambda: _read_body(path))
     _FOLDER.check(path)

@@ -1,4 +1,4 @@
-"""The vectors of an index's documents, kept with it."""
+"""The vectors of an index's documents, stored with it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from querywise.runtime.values import Json, JsonObject
 _DOCUMENTS, _TITLES = "vectors", "title_vectors"
 _EMBEDDER, _EMBEDDERS, _BLOCKS, _WORDS = "embedder", "embedders", "blocks", "words"
 _GRAPH, _RECALL = "vectors.usearch", "usearch"
-_TOP = 50  # documents that the recall of approximate search is measured by
+_TOP = 50  # best documents for which the recall of approximate search is measured
 
 
 def with_vectors(
     index: Index, vectors: CollectionVectors, *, skip_unknown: bool = False, embedder: JsonObject | None = None
 ) -> Index:
-    """The same index with its documents' vectors; each document needs one.
+    """Return the index with its documents' vectors, one for each.
 
-    skip_unknown: leave out vectors of other documents instead of refusing them. embedder: what made the vectors.
+    `skip_unknown` drops vectors of other documents instead of raising DataError; `embedder` is the record of the
+    embedder.
     """
-    kept = {name: each for name, each in index.extra.items() if name != _GRAPH}  # it is of the vectors before
+    # the graph belongs to the previous vectors
+    kept = {name: each for name, each in index.extra.items() if name != _GRAPH}
     extra = kept | _aligned(vectors.documents, index, _DOCUMENTS, skip_unknown=skip_unknown)
     if vectors.titles is not None:
         extra |= _aligned(vectors.titles, index, _TITLES, skip_unknown=skip_unknown)
@@ -41,9 +43,9 @@ def with_vectors(
 
 
 def side_by_side(index: Index, parts: Sequence[Index]) -> Index:
-    """The same index with the vectors of several, each of which has those of one embedder.
+    """Return the index with the concatenated vectors of several indexes, each with those of one embedder.
 
-    Titles have vectors where every embedder has made some.
+    Titles have vectors if every embedder has made some.
     """
     made = [each for each in map(vectors_of, parts) if each is not None]
     tables = {_DOCUMENTS: made, _TITLES: [each.titles for each in made if each.titles is not None]}
@@ -57,10 +59,11 @@ def side_by_side(index: Index, parts: Sequence[Index]) -> Index:
 
 
 def with_usearch(index: Index) -> Index:
-    """The same index, whose vectors are searched approximately from now on, by a graph that is kept with it.
+    """Return the index with a stored graph, so that its vectors are searched approximately.
 
-    For collections where exact search takes too long. What it finds has the same similarities and order as in exact
-    search; it may miss documents. How many is measured on a hundred of the documents, told by a hint, and kept.
+    This is for collections where exact search takes too long. Documents found have the same similarities and order as
+    in exact search, but some may be missed. The recall is measured on a hundred of the documents, reported by a hint,
+    and stored.
     """
     require_usearch()
     exact = vectors_of(index)
@@ -78,7 +81,7 @@ def with_usearch(index: Index) -> Index:
 
 
 def hint_at_recall(recall: Recall, sample: str) -> None:
-    """Tell what approximate search misses."""
+    """Report the recall of approximate search."""
     said = (
         f"Vectors are searched approximately, by {NAME}: recall {recall.share:.4f} of the best {recall.top} that exact "
         f"search finds, on {recall.queries} {sample}."
@@ -87,12 +90,12 @@ def hint_at_recall(recall: Recall, sample: str) -> None:
 
 
 def has_vectors(index: Index) -> bool:
-    """Whether an index has its documents' vectors."""
+    """Return whether an index has its documents' vectors."""
     return _DOCUMENTS in index.extra
 
 
 def without_vectors(index: Index) -> Index:
-    """The same index as one that was made of words alone."""
+    """Return the index as if it had been built from words only."""
     if not has_vectors(index):
         return index
     if _WORDS not in index._made:
@@ -103,7 +106,7 @@ def without_vectors(index: Index) -> Index:
 
 
 def vectors_of(index: Index) -> VectorIndex | None:
-    """The vectors of an index's documents; None where it has none."""
+    """Return the vectors of an index's documents, or None if it has none."""
     if not has_vectors(index):
         return None
     if _DOCUMENTS not in index._made:
@@ -115,7 +118,7 @@ def vectors_of(index: Index) -> VectorIndex | None:
 
 
 def _with_kept_graph(vectors: VectorIndex, index: Index) -> VectorIndex:
-    """The same vectors with the graph that was kept beside them; tells what it misses."""
+    """Return the vectors with their stored graph, reporting its recall."""
     require_usearch()
     content, recall = index.extra[_GRAPH], _kept_recall(index)
     if content.ndim != 1 or content.dtype != np.uint8 or recall is None:
@@ -127,7 +130,7 @@ def _with_kept_graph(vectors: VectorIndex, index: Index) -> VectorIndex:
 
 
 def _kept_recall(index: Index) -> Recall | None:
-    """What was measured when the graph was made; None where that was not kept as it should be."""
+    """Return the recall that was measured when the graph was made, or None if it was not stored correctly."""
     known = index.notes.get(_RECALL)
     told = known if isinstance(known, dict) else {}
     share, top, queries = (told.get(name) for name in Recall._fields)
@@ -137,14 +140,14 @@ def _kept_recall(index: Index) -> Recall | None:
 
 
 def known_embedders(notes: Mapping[str, Json]) -> list[JsonObject | None]:
-    """What made each of the vectors that stand side by side, None where that is not known; of an index or a model."""
+    """Return the record of each embedder, None if unknown, from the notes of an index or a model."""
     several = notes.get(_EMBEDDERS)
     found = several if isinstance(several, list) and several else [notes.get(_EMBEDDER)]
     return [dict(each) if isinstance(each, dict) else None for each in found]
 
 
 def _aligned(vectors: Vectors, index: Index, name: str, *, skip_unknown: bool) -> Arrays:
-    """The arrays to keep; rows only where the vectors are in another order than the documents."""
+    """Return the arrays to store; row numbers only if vectors and documents are in different orders."""
     ids: Sequence[str] = list(index.document_ids)
     rows = vectors.rows_of(ids, "the corpus")
     if not skip_unknown:
@@ -177,7 +180,7 @@ def _read(index: Index, name: str) -> VectorIndex:
 
 
 def _blocks(index: Index, dimension: int) -> tuple[int, ...] | None:
-    """How many numbers each of several embedders' vectors have; None where that is not what was kept."""
+    """Return the dimensions of several embedders, or None if they are not as stored."""
     kept, several = index.notes.get(_BLOCKS), index.notes.get(_EMBEDDERS)
     if kept is None and several is None:
         return ()
@@ -187,7 +190,7 @@ def _blocks(index: Index, dimension: int) -> tuple[int, ...] | None:
 
 
 def _check_lengths(vectors: VectorIndex) -> None:
-    """Refuse vectors that are not finite, or have other lengths than were kept: search divides by them."""
+    """Raise ModelFileError for vectors that are not finite or whose lengths differ from the stored ones."""
     try:
         own = lengths_of(range(len(vectors.values)), vectors.values, "vectors", "document")
         parts = [lengths_of(range(len(each.values)), each.values, "", "") for _, each in vectors.by_embedder]

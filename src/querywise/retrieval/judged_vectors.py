@@ -1,4 +1,4 @@
-"""Judged queries and the documents of a collection as vectors, and the pool of documents that adapters learn on."""
+"""Judged queries and documents of a collection as vectors, and the pool of documents on which adapters learn."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from querywise.runtime.threads import in_threads, one_blas_thread, slices
 
 Given: TypeAlias = "Floats | Vectors | VectorIndex"
 Judgments: TypeAlias = "csr_array | Mapping[str, Mapping[str, float]]"
-CUT = 10  # documents that the measure of a choice looks at
+CUT = 10  # cutoff of the measure for choosing settings
 _ROWS = 128  # queries at a time
-_POOL, _BEST = 3_000, 10  # else documents in the pool, twice as many at most, and the best of each query
+_POOL, _BEST = 3_000, 10  # documents in the pool, at most twice as many, and the best documents per query
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedVectors:
-    """The queries that teach: their ids, vectors of unit length, gains × documents, weights and groups.
+    """The training queries: their ids, unit vectors, gains × documents, weights and groups.
 
-    every: the vectors of all queries that were given; rows: which of them teach. mix: the embedders' shares, where
-    vectors of several stand side by side.
+    Attributes:
+        every: the vectors of all given queries.
+        rows: which of them are training queries.
+        mix: the embedders' shares, if vectors of several are concatenated.
     """
 
     ids: tuple[str, ...]
@@ -53,7 +55,10 @@ class JudgedVectors:
         groups: Ints | None,
         blocks: tuple[int, ...] = (),
     ) -> JudgedVectors:
-        """What was given, checked, without the queries that teach nothing; blocks: of several embedders' vectors."""
+        """Return the checked input without queries that have no gains.
+
+        `blocks` are the dimensions of several embedders.
+        """
         own, ids = indexed(queries, "query")
         index, document_ids = indexed(documents, "document", blocks)
         every = np.asarray(own.of(slice(None)), dtype=np.float64)
@@ -70,7 +75,7 @@ class JudgedVectors:
         if alone.shape != (len(ids),):
             raise DataError(f"groups: expected {len(ids)} numbers, one per query.", arguments=("groups",))
         teaches = (np.diff(gains.indptr) > 0) & (np.abs(every).max(axis=1, initial=0.0) > 0) & (counted_as > 0)
-        # By their ids, so that the order in which they are given changes nothing.
+        # Sorted by id, so that the given order does not matter.
         rows = np.array(sorted(np.flatnonzero(teaches).tolist(), key=ids.__getitem__), np.int64)
         mix = SideBySide(blocks, equal_shares(blocks))
         return JudgedVectors(
@@ -89,17 +94,17 @@ class JudgedVectors:
         return len(self.rows)
 
     def mixed(self, shares: tuple[float, ...]) -> JudgedVectors:
-        """The same with these shares of the embedders."""
+        """Return the data with these shares of the embedders."""
         mix = SideBySide(self.mix.blocks, shares)
         return replace(self, queries=mix.queries(self.every[self.rows]), mix=mix)
 
     @property
     def groups_there(self) -> int:
-        """How many groups of queries there are."""
+        """The number of groups of queries."""
         return len(np.unique(self.groups))
 
     def pool(self, *, everything: bool = False) -> Pool:
-        """The documents of the softmax: all, or those judged, each query's best by the plain vectors, and others."""
+        """Return the softmax's documents: all, or the judged ones, each query's best by plain vectors, and others."""
         count = len(self.documents)
         base = chosen = np.arange(count)
         if not everything and count > _POOL:
@@ -122,9 +127,9 @@ class JudgedVectors:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The queries that teach, and the documents that the softmax is over.
+    """The training queries, and the documents that the softmax covers.
 
-    known: which of the documents are there whatever is judged.
+    `known` marks documents that are in the pool independently of judgments.
     """
 
     ids: tuple[str, ...]
@@ -139,18 +144,18 @@ class Pool:
         return len(self.ids)
 
     def parts(self, count: int, seed: int) -> list[Ints]:
-        """The queries dealt into parts, groups whole. The draw depends on their ids, not on their order."""
+        """Deal the queries into parts, keeping groups whole. The draw depends on their ids, not on their order."""
         shuffled = np.random.default_rng(seed).permutation(len(self))
         return deal(shuffled, equal_sizes(len(self), count), self.groups)
 
     def select(self, rows: Ints) -> Pool:
-        """Some of the queries."""
+        """Return some of the queries."""
         ids = tuple(self.ids[row] for row in rows.tolist())
         gains, weights, groups = self.gains[rows], self.weights[rows], self.groups[rows]
         return Pool(ids, self.queries[rows], gains, weights, groups, self.documents, self.known)
 
     def without_others(self) -> Pool:
-        """The same without the documents that only the judgments of other queries have brought here."""
+        """Return the pool without documents that are only in it because of other queries' judgments."""
         kept = self.known.copy()
         kept[self.gains.indices] = True
         if kept.all():
@@ -158,7 +163,7 @@ class Pool:
         return replace(self, gains=csr_array(self.gains[:, kept]), documents=self.documents[kept], known=kept[kept])
 
     def problem(self, kernel: Kernel, landmarks: Floats, temperature: float, l2: float) -> AdapterProblem:
-        """The objective over all these queries."""
+        """Return the objective over all these queries."""
         shares = self.gains.multiply(1 / self.gains.sum(axis=1)[:, None]).tocsr()
         judged, columns = np.unique(shares.indices, return_inverse=True)
         own = csr_array((shares.data, columns, shares.indptr), shape=(len(self), len(judged)))
@@ -170,10 +175,10 @@ class Pool:
         )
 
     def best_shares(self, blocks: tuple[int, ...]) -> tuple[float, ...]:
-        """Of several embedders side by side, the shares by which these queries find the best documents.
+        """Return the shares of several embedders that rank best for these queries.
 
-        One embedder alone, the best, unless a mixture gains more than one standard error. Nothing else is learned here,
-        so the queries that choose are those that are measured.
+        The best single embedder is chosen unless a mixture gains more than one standard error. Nothing else is learned
+        here, so the same queries choose and measure.
         """
         grid = shares_tried(len(blocks))
         found = [self.quality(self.queries * np.repeat(each, blocks)) for each in grid]
@@ -184,7 +189,7 @@ class Pool:
         return grid[best if gains.mean() > error else alone]
 
     def quality(self, vectors: Floats) -> Floats:
-        """NDCG of every query, gains as they are, by the similarities of these vectors to the pool's documents."""
+        """Return the NDCG of every query, with raw gains, by these vectors' similarities to the pool's documents."""
 
         def block(rows: slice) -> Floats:
             similar = vectors[rows].astype(np.float32) @ self.documents.T
@@ -202,7 +207,7 @@ class Pool:
 
 
 def as_numbers(values: ArrayLike, what: str) -> Floats:
-    """Numbers of double precision; a DataError of what is none."""
+    """Return values as double-precision numbers. Raise DataError if they are not numeric."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -210,7 +215,7 @@ def as_numbers(values: ArrayLike, what: str) -> Floats:
 
 
 def _largest_one(gains: csr_array) -> csr_array:
-    """The same gains with a largest one of 1 in each row, all of which have a gain."""
+    """Return the gains scaled so that the largest in each row is 1; every row has a gain."""
     if not gains.nnz:
         return gains
     tops = np.maximum.reduceat(gains.data, gains.indptr[:-1])
@@ -219,7 +224,7 @@ def _largest_one(gains: csr_array) -> csr_array:
 
 
 def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str]) -> csr_array:
-    """Queries × documents."""
+    """Return queries × documents."""
     table = _listed(judgments, queries, documents) if isinstance(judgments, Mapping) else _table(judgments)
     if table.shape != (len(queries), len(documents)):
         raise DataError(
@@ -235,7 +240,7 @@ def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str
 
 
 def _table(judgments: csr_array) -> csr_array:
-    """A copy, in double precision."""
+    """Return a copy in double precision."""
     try:
         found: csr_array = csr_array(judgments).astype(np.float64)
         return found
@@ -245,7 +250,7 @@ def _table(judgments: csr_array) -> csr_array:
 
 
 def _listed(judgments: Mapping[str, Any], queries: Sequence[str], documents: Sequence[str]) -> csr_array:
-    """Judgments by ids as a table."""
+    """Return judgments by ids as a table."""
     numbers = {each: row for row, each in enumerate(queries)}, {each: row for row, each in enumerate(documents)}
     entries = []
     for query, own in judgments.items():
@@ -266,7 +271,10 @@ def _listed(judgments: Mapping[str, Any], queries: Sequence[str], documents: Seq
 
 
 def indexed(given: Given, what: str, blocks: tuple[int, ...] = ()) -> tuple[VectorIndex, Sequence[str]]:
-    """Vectors as an index, and their ids; those of a plain table are its row numbers. blocks: of several embedders."""
+    """Return vectors as an index, and their ids, or row numbers as texts.
+
+    `blocks` are several embedders' dimensions.
+    """
     if isinstance(given, VectorIndex) and given.blocks == blocks:
         return given, _numbered(len(given))
     if isinstance(given, VectorIndex):

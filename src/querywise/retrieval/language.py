@@ -1,4 +1,4 @@
-"""The language of a text collection, which an index and the models made of it share."""
+"""The language of a text collection, which an index shares with the models trained on it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _NOTE, _NONE = "language", "none"
 
 
 def language_notes(index: Index) -> JsonObject:
-    """What a model remembers of an index's language."""
+    """Return a model's note on an index's language."""
     return {_NOTE: index.tokeniser.language or _NONE}
 
 
 def require_language(index: Index, notes: JsonObject, model: str) -> None:
-    """Refuse an index of another language than the model's; a model made of files does not know its language.
+    """Raise DataError if an index's language is not the model's; a model trained on files has no language.
 
-    notes: those of the model. model: what messages call it.
+    `notes` are the model's; `model` is its name in messages.
     """
     found = index.tokeniser.language or _NONE
     trained = notes.get(_NOTE, found)

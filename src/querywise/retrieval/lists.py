@@ -1,4 +1,4 @@
-"""What one query's lists of documents have in common: their union, and features that tell who found what, and where."""
+"""The union of one query's lists of documents, and features that tell which list found a document, and where."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats, Ints
 
 SIMILARITY = "similarity"
-PLAIN = "similarity.plain"  # of a query's own vector, where an adapted one finds and ranks documents
+PLAIN = "similarity.plain"  # of a query's own vector, if an adapted one finds and ranks documents
 RUNS = WORDS, VECTORS = "bm25", "vectors"
 FEATURES = {WORDS: BM25, VECTORS: SIMILARITY}  # the column that holds a run's scores
 _RANKS = tuple(f"run.{name}.rank" for name in RUNS)
@@ -23,7 +23,7 @@ _FOUND_BY = "found_by"
 
 @dataclass(frozen=True, eq=False)
 class OwnLists(Mapping[str, Mapping[str, float]]):
-    """The scores of a run: query → document → score, best first; made of a query's list when it is looked at."""
+    """The scores of a run: query → document → score, best first; built from a query's list on access."""
 
     document_ids: Sequence[str]
     lists: Mapping[str, Hits]
@@ -41,7 +41,7 @@ class OwnLists(Mapping[str, Mapping[str, float]]):
 
 
 def list_feature_names(vectors: VectorIndex, *, adapted: bool = False) -> tuple[str, ...]:
-    """The columns that documents with vectors have beside those of words. adapted: where query vectors are adapted."""
+    """Return the additional columns of documents with vectors; `adapted` says whether query vectors are adapted."""
     titles = () if vectors.titles is None else ("similarity.title",)
     plain = (PLAIN,) if adapted else ()
     own = tuple(f"{SIMILARITY}.{number}" for number in range(1, len(vectors.blocks) + 1))
@@ -49,7 +49,7 @@ def list_feature_names(vectors: VectorIndex, *, adapted: bool = False) -> tuple[
 
 
 def union(lists: Sequence[Hits]) -> Ints:
-    """The documents of some lists, each once: those of the first in its order, then what the next adds, in its order.
+    """Return the distinct documents of some lists, in the order in which they first appear, list after list.
 
     >>> union([Hits(np.array([4, 2]), np.ones(2)), Hits(np.array([2, 9]), np.ones(2))]).tolist()
     [4, 2, 9]
@@ -67,11 +67,11 @@ def list_features(
     own: Floats,
     plain: Floats | None = None,
 ) -> Floats:
-    """The columns of `list_feature_names` for some documents of one query, whose two lists these are.
+    """Return the columns of `list_feature_names` for some documents of one query, given its two lists.
 
-    Similarities are cosines. In a list that does not have the document, score and reciprocal rank are 0, and the rank
-    is one more than the list has documents. `found_by` counts the lists that have it. own: the query's own vector.
-    plain: the one before it was moved, where `query` is the adapted one.
+    Similarities are cosines. If a list lacks the document, score and reciprocal rank are 0, and the rank is one more
+    than the length of the list. `found_by` counts the lists that contain it. `own` is the query's own vector; `plain`
+    is the unmoved vector if `query` is the adapted one.
     """
     similar = [vectors.similarities(each, documents) for each in (query, plain) if each is not None]
     similar += [each.similarities(own[columns], documents) for columns, each in vectors.by_embedder]

@@ -4,14 +4,14 @@ A query q is moved to f(q) = q + Σ_i k(q, q_i) r_i by the training queries q_i,
 
     k(q, q') = linear · qᵀq' + exp(gamma · (qᵀq' − 1)),
 
-the second part left out where gamma is None. With K = BBᵀ and Z = BᵀR the training vectors are F = Q + BZ, and Z
+where the second part is omitted if gamma is None. With K = BBᵀ and Z = BᵀR the training vectors are F = Q + BZ, and Z
 minimizes
 
     L(Z) = Σ_i w_i [log Σ_j exp(f_iᵀd_j / T) − f_iᵀt_i / T] / Σ_i w_i + l2 · ‖Z‖²,
 
 where t_i = Σ_j y_ij d_j is the mean of a query's relevant documents, weighted by their gains. This is the cross-entropy
-between those documents and the softmax of similarities: log-sum-exp of something linear plus a square, so convex, and
-L − L* ≤ ‖∇L‖² / (4 · l2).
+between those documents and the softmax of similarities: log-sum-exp of a linear function plus a square, hence convex,
+with L − L* ≤ ‖∇L‖² / (4 · l2).
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from scipy.optimize import OptimizeResult, minimize
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import checkpoint, in_threads, one_blas_thread, slices
 
-_ROWS = 128  # training queries at a time: their similarities to some thousand documents stay in the cache
-_RANK = 1e-10  # eigenvalues of the kernel below this share of the largest are left out
+_ROWS = 128  # training queries at a time, so that their similarities to a few thousand documents stay in the cache
+_RANK = 1e-10  # eigenvalues of the kernel below this share of the largest are dropped
 _CORRECTIONS = 10  # steps that L-BFGS remembers
-Array: TypeAlias = NDArray[np.float32 | np.float64]  # products keep the type they are given
+Array: TypeAlias = NDArray[np.float32 | np.float64]  # products keep the type of their inputs
 
 
 class Kernel(NamedTuple):
-    """k(q, q') = linear · qᵀq' + exp(gamma · (qᵀq' − 1)); gamma None leaves the exponential out."""
+    """k(q, q') = linear · qᵀq' + exp(gamma · (qᵀq' − 1)); gamma None omits the exponential."""
 
     linear: float
     gamma: float | None
 
     def exponential(self, queries: Array, landmarks: Array) -> Array:
-        """The second part between every query and every landmark, in the type of the queries."""
+        """Return the second part between every query and every landmark, in the type of the queries."""
         assert self.gamma is not None
         products = queries @ landmarks.T
         products -= 1
-        np.minimum(products, 0, out=products)  # of unit vectors none is above 0 but by rounding
+        np.minimum(products, 0, out=products)  # products of unit vectors exceed 1 only by rounding
         products *= products.dtype.type(self.gamma)
         found: Array = np.exp(products, out=products)
         return found
 
 
 class AdapterSolution(NamedTuple):
-    """Z, the objective there, and how far it is above the minimum at most."""
+    """Z, the objective there, and a bound on its distance from the minimum."""
 
     coordinates: Floats
     objective: float
@@ -63,9 +63,10 @@ class AdapterSolution(NamedTuple):
 class Basis:
     """B with K = BBᵀ: the training queries in coordinates in which the penalty is a plain square.
 
-    values: B, training queries × coordinates. linear_part: what turns a query into the first coordinates, of which
-    there are no more than training queries; exponential_part: what turns the exponential kernel between a query and the
-    landmarks into the others.
+    Attributes:
+        values: B, training queries × coordinates.
+        linear_part: maps a query to the first coordinates, of which there are no more than training queries.
+        exponential_part: maps the exponential kernel between a query and the landmarks to the other coordinates.
     """
 
     values: Floats
@@ -74,7 +75,7 @@ class Basis:
 
     @staticmethod
     def of(kernel: Kernel, queries: Floats, landmarks: Floats) -> Basis:
-        """The basis of the training queries; of the exponential the part that the landmarks span (Nyström)."""
+        """Return the basis of the training queries; the exponential part is spanned by the landmarks (Nyström)."""
         parts: list[Floats] = []
         linear = exponential = None
         if kernel.linear:
@@ -90,7 +91,7 @@ class Basis:
         return Basis(np.hstack(parts), linear, exponential)
 
     def response(self, coordinates: Floats) -> tuple[Floats | None, Floats | None]:
-        """What is added to a query: qᵀ times the first, and its kernel with the landmarks times the second."""
+        """Return what is added to a query: qᵀ times the first, and its kernel with the landmarks times the second."""
         linear, exponential, first = self.linear_part, self.exponential_part, 0
         if linear is not None:
             first = linear.shape[1]
@@ -102,8 +103,12 @@ class Basis:
 class AdapterProblem:
     """L as a function of Z.
 
-    queries: the training queries, of unit length. documents: those of the softmax. targets: t_i. weights: w_i, which
-    add up to 1. precision: the type of the products; sums are always of double precision.
+    Attributes:
+        queries: the training queries, of unit length.
+        documents: those of the softmax.
+        targets: t_i.
+        weights: w_i, with sum 1.
+        precision: the type of the products; sums are always in double precision.
     """
 
     basis: Basis
@@ -116,7 +121,7 @@ class AdapterProblem:
     precision: type[np.float32] | type[np.float64] = np.float32
 
     def value_and_gradient(self, coordinates: Floats) -> tuple[float, Floats]:
-        """L(Z) and ∇L(Z)."""
+        """Return L(Z) and ∇L(Z)."""
         loss, slopes = self._loss_and_slopes(coordinates)
         basis, exact = self._basis, self._in_precision(slopes)
 
@@ -124,18 +129,18 @@ class AdapterProblem:
             return np.asarray(basis[:, columns].T @ exact, dtype=np.float64)
 
         parts = in_threads(product, slices(basis.shape[1], max(_ROWS, basis.shape[1] // 4)))
-        gradient = np.concatenate([coordinates[:0], *parts])  # there may be no coordinate
+        gradient = np.concatenate([coordinates[:0], *parts])  # there may be no coordinates
         return loss + self.l2 * _square(coordinates), gradient + 2 * self.l2 * coordinates
 
     def pulls(self, coordinates: Floats) -> Floats:
-        """R at the minimum: where each training query pulls the queries like it.
+        """Return R at the minimum: where each training query pulls similar queries.
 
         There ∇L = Bᵀ(slopes) + 2 · l2 · Z = 0, so Z = BᵀR with R = −slopes / (2 · l2).
         """
         return self._loss_and_slopes(coordinates)[1] / (-2 * self.l2)
 
     def solve(self, start: Floats | None = None, *, tolerance: float, most: int) -> AdapterSolution:
-        """Minimize by L-BFGS until the gap is at most the tolerance, or for so many steps."""
+        """Minimize by L-BFGS until the gap is within the tolerance, for at most `most` steps."""
         shape = (self._basis.shape[1], self.queries.shape[1])
         state = _Evaluated()
 
@@ -164,7 +169,7 @@ class AdapterProblem:
         return AdapterSolution(coordinates, value, _square(gradient) / (4 * self.l2), state.count)
 
     def _loss_and_slopes(self, coordinates: Floats) -> tuple[float, Floats]:
-        """The loss without the penalty, and its slope at every training vector."""
+        """Return the loss without the penalty, and its slope at every training vector."""
         moved, documents, basis = self._in_precision(coordinates), self._documents, self._basis
         queries, temperature = self._queries, self.precision(self.temperature)
 
@@ -204,7 +209,7 @@ class AdapterProblem:
 
 @dataclass
 class _Evaluated:
-    """The gap at the last point that was evaluated, and how many there were."""
+    """The gap at the last evaluated point, and the number of evaluations."""
 
     gap: float = np.inf
     count: int = 0

@@ -1,4 +1,4 @@
-"""Anything a user has, text included, as a judged set or as folds."""
+"""Reading any data of a user, including text, as a judged set or as folds."""
 
 from __future__ import annotations
 
@@ -57,26 +57,25 @@ def read_judged(
     candidates: str = FOUND,
     missing: Missing = "refused",
 ) -> Judged:
-    r"""One judged set of whatever the command line takes: one path or several.
+    r"""Read anything that the command line accepts, one path or several, as one judged set.
 
     LETOR files (plain, .gz, .xz), shards and Parquet logs are read as one set, with `queries.jsonl` and `features.txt`
-    beside the first of them. Of a text collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's
-    best candidates of every judged query with the 25 rankers' scores.
+    beside the first of them. A text collection (a folder, a corpus file, or `stdlib`, the embedded one) gives BM25's
+    best candidates of every judged query, with the 25 rankers' scores.
 
     Args:
         data: a path, or several in a list; or a collection, as `collection_of` makes it.
-        features: the number of columns, for sparse files that leave out the last ones; from 1 up.
-        queries, judgements: these files where they are elsewhere; judgements of a text collection only.
-        top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 beside vectors.
-        vectors: a folder with the vectors of a collection's documents and queries; those most similar are candidates,
-            too.
-        embed: instead, the name of what makes such vectors, such as `lsa`. Where folders and names are several
-            together, their vectors stand side by side, each with a share in the similarity that is chosen by the
-            judgments.
+        features: the number of columns, for sparse files that lack the last ones; from 1 up.
+        queries, judgements: these files if they are elsewhere; judgments of a text collection only.
+        top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 with vectors.
+        vectors: a folder with the vectors of a collection's documents and queries; the most similar documents become
+            candidates too.
+        embed: instead, the name of an embedder, such as `lsa`. Vectors of several folders and embedders are
+            concatenated, each with a share in the similarity that the judgments determine.
         vector_top: how many documents vectors find, from 1 up; None is 50.
         vector_search: exact, or usearch, which is approximate and for large collections.
-        adapt: `auto`, `linear` or `by-query`: query vectors learn from the judgments, each query's from those of others
-            (`AdaptedVectors`); `auto` only where that helps.
+        adapt: `auto`, `linear` or `by-query`: query vectors learn from the judgments of other queries
+            (`AdaptedVectors`); `auto` only if that helps.
         candidates: of a text collection: `found`, what BM25 and vectors find; `judged`, the documents judged for a
             query.
         missing: "refused", or "allowed": features of a Parquet log may be missing, for a model with a policy.
@@ -85,7 +84,8 @@ def read_judged(
         A Judged set.
 
     Raises:
-        DataError: That says where: what is not there or cannot be read, and options of another kind of data.
+        DataError: Data that does not exist or cannot be read, and options of another kind of data; the message says
+            where.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -121,13 +121,16 @@ def read_judged(
 class Retrieval:
     """How candidates of a text collection are found.
 
-    top: documents that BM25 finds; None is 100, or 50 beside vectors. vectors: folders with the vectors of documents
-    and queries; embed: names of what makes such; several of both together stand side by side, those of folders first.
-    vector_top: documents that vectors find; None is 50.
-    skip_unknown: leave out judgements and vectors of documents that are not in the corpus. language: whose stemmer;
-    None does not stem. vector_search: how vectors find documents, exact or approximately by usearch. adapt: whether
-    query vectors learn from judgments: off, auto (where that helps), linear or by-query. candidates: those that are
-    found, or the judged documents of each query.
+    Attributes:
+        top: the number of documents that BM25 finds; None is 100, or 50 with vectors.
+        vectors: folders with the vectors of documents and queries.
+        embed: names of embedders; vectors of several folders and embedders are concatenated, those of folders first.
+        vector_top: the number of documents that vectors find; None is 50.
+        skip_unknown: drop judgments and vectors of documents that are not in the corpus.
+        language: the language of the stemmer; None does not stem.
+        vector_search: how vectors find documents, exact or approximately by usearch.
+        adapt: how query vectors learn from judgments: off, auto (if that helps), linear or by-query.
+        candidates: the documents found, or the judged documents of each query.
     """
 
     top: int | None = None
@@ -141,7 +144,7 @@ class Retrieval:
     candidates: str = FOUND
 
     def __post_init__(self) -> None:
-        Tokeniser(self.language)  # refuses one that nobody knows
+        Tokeniser(self.language)  # raises an error for an unknown language
         for name in self.embed:
             check_name(name)
         kinds = ["lsa" if each.partition(":")[0] == "lsa" else each for each in self.embed]
@@ -168,7 +171,7 @@ class Retrieval:
             raise DataError(said, arguments=("adapt", "vectors", "embed"))
 
     def _check_search(self) -> None:
-        """Refuse a way of search that is not known, not installed, or that has nothing to search."""
+        """Raise DataError for a search method that is unknown, not installed, or has nothing to search."""
         if self.vector_search not in VECTOR_SEARCH:
             said = f"vector_search={self.vector_search!r}: expected exact or usearch."
             raise DataError(said, arguments=("vector_search",))
@@ -185,11 +188,14 @@ class Retrieval:
 
     @property
     def embedders(self) -> int:
-        """How many embedders' vectors there are."""
+        """The number of embedders whose vectors are used."""
         return len(self.vectors) + len(self.embed)
 
     def refuse_vectors(self, data: Sequence[Path]) -> None:
-        """Refuse vectors beside data that is no text collection; what is not there at all is named by its reader."""
+        """Raise DataError for vectors with data other than a text collection.
+
+        Missing data is reported by its reader.
+        """
         if self.by_vectors and data and data[0].exists():
             option, named = ("vectors", str(self.vectors[0])) if self.vectors else ("embed", self.embed[0])
             said = f"{option}={named!r}: vectors belong to a text collection, and {data[0]} is none."
@@ -197,9 +203,9 @@ class Retrieval:
 
 
 class FromText(NamedTuple):
-    """The judged candidates of a text collection, what they cover, and what a model made of them must remember.
+    """The judged candidates of a text collection, their coverage, and the notes for a model trained on them.
 
-    adaptation: how their query vectors learn, where they are to; it has not been done yet.
+    `adaptation` says how query vectors are to learn, if they are; it has not been applied yet.
     """
 
     judged: Judged
@@ -208,7 +214,7 @@ class FromText(NamedTuple):
     adaptation: Adaptation | None = None
 
     def adapted(self) -> Judged:
-        """The candidates by adapted vectors, each query's by those that were not trained on it."""
+        """Return the candidates by adapted vectors, each query's by vectors that were not trained on it."""
         return self.judged if self.adaptation is None else self.adaptation.learned(self.judged).train
 
 
@@ -222,10 +228,16 @@ def folds_of(
     missing: Missing = "refused",
     group_by: str = "group",
 ) -> Folds:
-    """The folds of a folder, or one file or text collection cut into five.
+    """Return the folds of a folder, or split a file or a text collection into five.
 
-    judgements, retrieval: of a text collection. missing: whether features of a Parquet log may be missing.
-    group_by: what folds keep together: `group`, the groups that queries have; `near`, near twins too; `query`, nothing.
+    Args:
+        data: the folder or the file.
+        queries: the file of queries, if it is elsewhere.
+        seed: determines the split.
+        judgements, retrieval: of a text collection.
+        missing: whether features of a Parquet log may be missing.
+        group_by: what folds keep together: `group`, existing groups of queries; `near`, also near twins; `query`,
+            nothing.
     """
     check_group_by(group_by)
     if is_collection(data):
@@ -256,7 +268,7 @@ def folds_from_text(
     judgements: Path | None = None,
     group_by: str = "group",
 ) -> tuple[Folds, Adaptation | None]:
-    """A text collection cut into five, by vectors as they are, and how its query vectors learn, where they are to."""
+    """Split a text collection into five by plain vectors; also return how its query vectors are to learn, or None."""
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
     found = _plain_candidates(collection, index, how)[0]
     clicks = _clicks_in(data, judgements)
@@ -265,14 +277,14 @@ def folds_from_text(
 
 
 def is_collection(data: Path) -> bool:
-    """Whether a path is a text collection rather than feature files: a folder with a corpus, or the embedded one."""
+    """Return whether a path is a text collection: a folder with a corpus, or the embedded one."""
     return reader_of(data) is TEXT or _is_embedded(data)
 
 
 def collection_from(
     data: Path | Collection, *, queries: PathLike | None = None, judgements: PathLike | None = None
 ) -> Collection:
-    """A text collection: as it is, a folder, a corpus file, or `stdlib`, the embedded one."""
+    """Return a text collection: unchanged, or read from a folder, a corpus file, or `stdlib`, the embedded one."""
     if isinstance(data, Collection):
         if queries is not None or judgements is not None:
             raise DataError("A collection has queries and judgments of its own; no files can be given beside it.")
@@ -293,7 +305,7 @@ def judged_from_text(
     add_judged: bool = False,
     also_judged: Sequence[PathLike] = (),
 ) -> FromText:
-    """The judged candidates of a text collection; also_judged: files of judgements to add to its own."""
+    """Return the judged candidates of a text collection; `also_judged` are files of additional judgments."""
     how = retrieval or Retrieval()
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements, also_judged=also_judged)
     judged, coverage = _plain_candidates(collection, index, how, add_judged=add_judged)
@@ -303,7 +315,7 @@ def judged_from_text(
 
 
 def _clicks_in(data: Path | Collection, judgements: PathLike | None) -> Path | None:
-    """The folder, where it has judgments from clicks and these are to count."""
+    """Return the folder if its judgments from clicks are to be used."""
     return data if isinstance(data, Path) and judgements is None and is_click_folder(data) else None
 
 
@@ -322,7 +334,7 @@ def _plain_candidates(
 
 
 def _adaptation(collection: Collection, index: Index, how: Retrieval, clicks: Path | None) -> Adaptation | None:
-    """How query vectors learn, where they are to."""
+    """Return how query vectors are to learn, or None."""
     if not how.by_vectors or (how.adapt == "off" and how.embedders == 1):
         return None
     kinds: dict[str, Kind] = {"off": "off", "auto": "auto", "linear": "linear", "by-query": "by-query"}
@@ -338,7 +350,7 @@ def indexed_text(
     judgements: PathLike | None = None,
     also_judged: Sequence[PathLike] = (),
 ) -> tuple[Collection, Index]:
-    """A text collection and its index; documents and queries have vectors where these are asked for."""
+    """Return a text collection and its index, with vectors of documents and queries if requested."""
     collection = collection_from(data, queries=queries, judgements=judgements)
     for more in also_judged:
         collection = with_more_judged(collection, more)
@@ -347,7 +359,7 @@ def indexed_text(
 
 
 def retrieval_notes(index: Index, how: Retrieval) -> JsonObject:
-    """What a model must remember of the text it was trained on: the language, and the vectors."""
+    """Return a model's notes on the text it was trained on: the language, and the vectors."""
     vectors, spoken = vectors_of(index), language_notes(index)
     if vectors is None:
         return spoken
@@ -360,8 +372,8 @@ def retrieval_notes(index: Index, how: Retrieval) -> JsonObject:
 
 
 def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None = None) -> Index:
-    """The index of a collection's documents, with their vectors where there are some."""
-    given = [read_vectors(each) for each in how.vectors]  # first: it may be wrong
+    """Return the index of a collection's documents, with their vectors if any."""
+    given = [read_vectors(each) for each in how.vectors]  # first, since it may fail
     with doing("Indexing"):
         index = build_index(collection.documents(), tokeniser or Tokeniser(how.language))
         if collection.fields is not None:
@@ -378,7 +390,7 @@ def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None
 
 
 def _embedded(collection: Collection) -> Iterator[Document]:
-    """The documents as they are embedded: by the fields that are named for it, or by all words."""
+    """Yield the documents for embedding: by the fields named for it, or by all words."""
     for document in collection.documents():
         if collection.fields is None:
             yield document
@@ -388,7 +400,7 @@ def _embedded(collection: Collection) -> Iterator[Document]:
 
 
 def _hint_at_zeros(lengths: Floats, what: str) -> None:
-    """Tell how many vectors are similar to nothing."""
+    """Report how many vectors are similar to nothing."""
     zeros = int(np.sum(lengths == 0))
     if zeros:
         said = f"{zeros} of {len(lengths)} {what} have a vector of zeros, which is similar to nothing."
@@ -396,7 +408,7 @@ def _hint_at_zeros(lengths: Floats, what: str) -> None:
 
 
 def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) -> Collection:
-    """The same collection; its queries have vectors where the documents have them."""
+    """Return the collection with vectors of its queries if documents have vectors."""
     table = collection.queries
     if table is None or not how.by_vectors:
         return collection
@@ -411,7 +423,7 @@ def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) ->
 
 
 def with_query_vectors(collection: Collection, index: Index, embed: Sequence[str] = ()) -> Collection:
-    """The same collection with its queries embedded by what made the vectors of its index. embed: names of that."""
+    """Return the collection with its queries embedded by the embedders of its index, or those named by `embed`."""
     table = collection.queries
     if table is None:
         return collection
@@ -420,7 +432,7 @@ def with_query_vectors(collection: Collection, index: Index, embed: Sequence[str
 
 
 def _query_vectors(folder: Path, table: QueryTable, collection: Collection) -> Floats:
-    """The vectors of a collection's queries in a folder; every judged one needs one, the others have zeros."""
+    """Return the vectors of a collection's queries in a folder; judged queries need one, the others get zeros."""
     given = read_vectors(folder).queries
     if given is None:
         raise DataError(f"{folder}: there are no vectors of queries here. Expected queries.npy and queries.json.")

@@ -1,6 +1,6 @@
-"""Runs from a text collection's own index: BM25 and three language models, as four search engines would answer.
+"""Runs from a text collection's own index: BM25 and three language models, as four search engines would return.
 
-Where its documents have vectors, these make a run too.
+If its documents have vectors, these make a run too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from querywise.runtime.progress import track
 
 _HIGH_LEVEL = [name.partition(".")[2] for name in NAMES if name.startswith("H")]
 VECTORS = "vectors"
-RUNS = tuple(name for name in _HIGH_LEVEL if name != "log_bm25")  # whose order is BM25's
+RUNS = tuple(name for name in _HIGH_LEVEL if name != "log_bm25")  # its order is BM25's
 
 
 def runs_of(collection: Collection, index: Index, *, top: int = 100) -> list[Run]:
-    """Each ranker's `top` documents of those with a word of the query, for every query; of equals the earlier.
+    """Return each ranker's `top` documents with a query word, for every query; ties are in index order.
 
-    Where documents and queries have vectors, the `top` most similar documents are one more run, called `vectors`.
+    If documents and queries have vectors, the `top` most similar documents make one more run, called `vectors`.
     """
     if collection.queries is None or collection.queries.texts is None:
         raise DataError(f"{collection.name}: the collection has no queries with a text; runs are answers to queries.")
@@ -45,7 +45,7 @@ def runs_of(collection: Collection, index: Index, *, top: int = 100) -> list[Run
 
 
 def _similar(queries: QueryTable, index: Index, top: int) -> list[Run]:
-    """The run of the vectors, where there are some; a query whose vector is 0 throughout finds nothing."""
+    """Return the run of the vectors, if any; a zero vector finds nothing."""
     vectors = vectors_of(index)
     if vectors is None or queries.vectors is None:
         return []

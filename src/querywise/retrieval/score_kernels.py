@@ -1,8 +1,8 @@
-"""What the 25 scores are sums of, listed and added up: the compiled kernels of `scores`.
+"""Compiled kernels of `scores`, which list and sum the terms of the 25 scores.
 
-Between the two numpy takes all logarithms at once. Numbers are multiplied, divided and added one by one as the formulas
-say, and sums are formed in numpy's own order: every bit is what numpy gives for the formulas on tables of all terms.
-A cell is a term in a document; a sum runs over the cells of a document.
+In between, numpy computes all logarithms at once. Products, quotients and sums follow the formulas, and sums are formed
+in numpy's own order, so every bit equals numpy's result for the formulas on tables of all terms. A cell is a term in a
+document; a sum runs over the cells of a document.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.compiled import compiled
 
-LOW, HIGH = 4, 3  # logarithms of a cell: for L2, L4, L8, L10, and for H3, H4, H5
-_FAR = 16  # postings for each document looked for, from which on they are not read one by one
-_SHORTEST = 1e-12  # mean length, where all documents are empty
-_LANES, _BLOCK = 8, 128  # numpy forms eight sums side by side, of at most so many numbers
-_PARTS = 64  # halves of halves that wait, of any number of terms
+LOW, HIGH = 4, 3  # logarithms per cell: for L2, L4, L8, L10, and for H3, H4, H5
+_FAR = 16  # postings per document from which binary search replaces a scan
+_SHORTEST = 1e-12  # mean length if all documents are empty
+_LANES, _BLOCK = 8, 128  # numpy keeps eight partial sums, over at most this many numbers
+_PARTS = 64  # stack size for recursive halving, enough for any number of terms
 _Counts = NDArray[np.int32]
 
 
@@ -25,10 +25,10 @@ _Counts = NDArray[np.int32]
 def find_cells(
     starts: Ints, holders: _Counts, often: _Counts, terms: Ints, documents: Ints, zeros: Ints, cells: Ints
 ) -> int:
-    """Where a term is in a document: the document's row, the term's column, how often; the number of cells.
+    """List the cells: the document's row, the term's column, and the count. Return their number.
 
-    A term −1 is nowhere. zeros: one for every document of the index, before and after. cells: with room for one more
-    than there can be. −1: there is no such document.
+    Term −1 is unknown. `zeros` has a zero for every document of the index, before and after the call. `cells` has room
+    for one more than there can be. The result is −1 if a document does not exist.
     """
     again, repeated, found = np.empty(len(documents), np.int64), False, 0
     for document in documents:
@@ -41,7 +41,7 @@ def find_cells(
     for column, term in enumerate(terms):
         first, end = (starts[term], starts[term + 1]) if term >= 0 else (0, 0)
         if end - first <= _FAR * len(documents):
-            for place in range(first, end):  # what nobody asked for is written over by the next
+            for place in range(first, end):  # rows that were not requested are overwritten by the next
                 row = zeros[holders[place]]
                 cells[found, 0], cells[found, 1], cells[found, 2] = row - 1, column, often[place]
                 found += 1 if row > 0 else 0
@@ -57,7 +57,7 @@ def find_cells(
 
 @compiled
 def _place_of(document: int, holders: _Counts, first: int, end: int) -> int:
-    """The last place of a number up to this one, or the first place."""
+    """Return the last position with a number up to this one, or the first position."""
     while end - first > 1:
         middle = (first + end) // 2
         if holders[middle] <= document:
@@ -69,7 +69,10 @@ def _place_of(document: int, holders: _Counts, first: int, end: int) -> int:
 
 @compiled
 def _repeat(again: Ints, cells: Ints, found: int) -> int:
-    """The cells also of documents that are asked for again; `again`: the row before it with the same one, plus 1."""
+    """Add cells for documents that are requested repeatedly.
+
+    `again` is the previous row with the same document, plus 1.
+    """
     cell = 0
     while cell < found:
         row = again[cells[cell, 0]]
@@ -99,11 +102,16 @@ def list_low(
     factors: Floats,
     arguments: Floats,
 ) -> int:
-    """The cells of a field, and whose logarithms belong to them; how many cells, or −1: there is no such document.
+    """List the cells of a field and the arguments of their logarithms.
 
-    shares: their c/|d|. tables: documents × terms, c and where it is not 0; c is also added to `both`. factors:
-    log(N/df) of the terms. arguments: max(log(N/df), 1) of the terms and |C|/c(t,C) + 1, for L6 and L7; then those of
-    the cells.
+    Return their number, or −1 for a missing document.
+
+    Args:
+        shares: receives c/|d| of the cells.
+        tables: receives documents × terms: c, and where it is not 0.
+        both: c is added to it.
+        factors: receives log(N/df) of the terms.
+        arguments: receives max(log(N/df), 1) of the terms and |C|/c(t,C) + 1, for L6 and L7, then those of the cells.
     """
     used, rarity = 2 * len(terms), np.empty(len(terms))
     for column, term in enumerate(terms):
@@ -147,9 +155,9 @@ def list_high(
     plain: Floats,
     arguments: Floats,
 ) -> None:
-    """What each cell adds to BM25, and whose logarithms belong to it in H3, H4 and H5; tables of terms × documents.
+    """Compute each cell's contribution to BM25, and the arguments of its logarithms in H3 to H5, as terms × documents.
 
-    rarities: BM25's idf of all terms.
+    `rarities` is BM25's idf of all terms.
     """
     many = len(documents)
     saturation, length, smooth = np.empty(many), np.empty(many), np.empty(many)
@@ -159,10 +167,10 @@ def list_high(
         length[row], different = (known, different) if known > 0 else (max(longest, 1.0), 1.0)
         smooth[row] = discount * different / length[row]
     for column, term in enumerate(terms):
-        # A term that is nowhere counts as half an occurrence.
+        # An unknown term counts as half an occurrence.
         background = max(float(totals[term]) if term >= 0 else 0.0, 0.5) / max(size, 1.0)
         rare = rarities[term] if term >= 0 else 0.0
-        for row in range(many):  # np.divide: the operator would look at every divisor first
+        for row in range(many):  # np.divide, since the operator would check every divisor first
             often = counts[column, row]
             divisor = often + saturation[row] if often > 0 else 1.0
             plain[column, row] = np.divide(rare * often * (k1 + 1), divisor)
@@ -176,7 +184,7 @@ def list_high(
 def add_low(
     cells: Ints, shares: Floats, logarithms: Floats, counts: Floats, products: Floats, first: int, scores: Floats
 ) -> None:
-    """L1 to L10, into the columns from `first` on. products: L5, L6, L7, L9."""
+    """Write L1 to L10 to the columns from `first` on; `products` are L5, L6, L7, L9."""
     many, terms = counts.shape
     if terms > _BLOCK:
         sums = _add_tables(cells, shares, logarithms[2 * terms :], many, terms)
@@ -196,7 +204,7 @@ def add_low(
 
 @compiled
 def _add_cells(cells: Ints, shares: Floats, logarithms: Floats, many: int, terms: int) -> Floats:
-    """The logarithms of the cells of each document added up, then their shares: as `_add_block`, without zeros."""
+    """Sum the logarithms of each document's cells, then their shares, like `_add_block` without zeros."""
     full = terms - terms % _LANES
     lanes = np.zeros((_LANES if full > 0 else 1, many, LOW + 1))
     for cell in range(len(cells)):
@@ -223,7 +231,7 @@ def _add_cells(cells: Ints, shares: Floats, logarithms: Floats, many: int, terms
 
 @compiled
 def _add_tables(cells: Ints, shares: Floats, logarithms: Floats, many: int, terms: int) -> Floats:
-    """The same of any number of terms, by way of tables."""
+    """Do the same for any number of terms, using tables."""
     sums, values, added = np.empty((many, LOW + 1)), np.empty((terms, many)), np.empty(many)
     for number in range(LOW + 1):
         _clear(values.ravel())
@@ -238,7 +246,7 @@ def _add_tables(cells: Ints, shares: Floats, logarithms: Floats, many: int, term
 
 @compiled
 def add_high(plain: Floats, logarithms: Floats, first: int, best: Floats, scores: Floats) -> None:
-    """H1, also into `best`, and H3 to H5, into the columns from `first` on."""
+    """Write H1, also to `best`, and H3 to H5 to the columns from `first` on."""
     add_up(plain, best)
     sums = np.empty(len(best))
     for row in range(len(best)):
@@ -251,7 +259,7 @@ def add_high(plain: Floats, logarithms: Floats, first: int, best: Floats, scores
 
 @compiled
 def add_up(values: Floats, sums: Floats) -> None:
-    """Add up the rows of a table as numpy adds up numbers: of many rows those of two halves, and so on."""
+    """Sum the rows of a table like numpy's pairwise summation: many rows as the sum of two halves, and so on."""
     if len(values) <= _BLOCK:
         _add_block(values, sums)
         return
@@ -280,7 +288,7 @@ def add_up(values: Floats, sums: Floats) -> None:
 
 @compiled
 def _add_block(values: Floats, sums: Floats) -> None:
-    """Add up the rows of a table: eight sums side by side, and the rest one by one."""
+    """Sum the rows of a table in eight partial sums, and the rest one by one."""
     count, many = values.shape
     full = count - count % _LANES
     if full == 0:

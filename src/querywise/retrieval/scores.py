@@ -1,9 +1,9 @@
 """The 25 rankers of a text collection: ten low-level scores of the title, ten of the body, five of both [hoi2008]_.
 
-c(t,d) is how often a term is in a field of a document, |d| the field's length there, N the number of documents, df how
-many of them have the term in the field, c(t,C) how often it occurs there in all of them, |C| the number of terms of the
-field in all of them. Sums run over the distinct terms of the query that are in the document's field; the language
-models' over all distinct terms of the query. Nothing here is ever infinite or NaN.
+c(t,d) is how often a term occurs in a field of a document, |d| the field's length there, N the number of documents, df
+how many of them contain the term in the field, c(t,C) how often it occurs there in all of them, |C| the number of terms
+of the field in all of them. Sums run over the distinct terms of the query that are in the document's field; the
+language models' over all distinct terms of the query. Nothing here is ever infinite or NaN.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMES = (
     "H5.absolute_discount",
 )
 BM25 = "H1.bm25"
-_SHORTEST = 1e-12  # mean length, where all documents are empty
+_SHORTEST = 1e-12  # mean length if all documents are empty
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Smoothing:
 
     @cached_property
     def numbers(self) -> tuple[float, ...]:
-        """k1, b and so on, as kernels take them."""
+        """k1, b and so on, for kernels."""
         return tuple(map(float, astuple(self)))
 
 
@@ -62,20 +62,20 @@ USUAL = Smoothing()
 
 
 class _Asked(NamedTuple):
-    """Terms and documents by number, and room for the cells of one field: which term is in which document."""
+    """Terms and documents by index, and buffers for the cells of one field: which term is in which document."""
 
     terms: Ints
     documents: Ints
-    cells: Ints  # row, column, how often
+    cells: Ints  # row, column, count
     shares: Floats  # c/|d| of the cells
     tables: Floats  # documents × terms: c, and 1 where it is not 0
     idf: Floats  # of the terms
-    arguments: Floats  # whose logarithms are taken
+    arguments: Floats  # of the logarithms
     products: Floats  # L5, L6, L7, L9
 
     @staticmethod
     def of(terms: Sequence[int], documents: Ints) -> _Asked:
-        """Those of a query; a term −1 is nowhere."""
+        """Return the buffers for a query; term −1 is unknown."""
         many, width = len(documents), len(terms)
         cells = many * width
         return _Asked(
@@ -93,7 +93,7 @@ class _Asked(NamedTuple):
 def write_scores(
     fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing, scores: Floats
 ) -> None:
-    """Write the 25 scores of some documents for the distinct terms of a query into the first columns of a table."""
+    """Write the 25 scores of some documents, for a query's distinct terms, to the first columns of a table."""
     asked, counts = _Asked.of(terms, documents), np.zeros((len(terms), len(documents)))
     zeros = fields["both"].zeros()
     marks = zeros.view(np.int64)
@@ -104,7 +104,7 @@ def write_scores(
 
 
 def low_level(field: Field, asked: _Asked, zeros: Ints, counts: Floats, first: int, scores: Floats) -> None:
-    """L1 to L10, into the columns from `first` on; how often terms occur is added to `counts`.
+    """Write L1 to L10 to the columns from `first` on; term counts are added to `counts`.
 
     L1 Σ c; L2 Σ log(c + 1); L3 Σ c/|d|; L4 Σ log(c/|d| + 1); L5 Σ log(N/df); L6 Σ log(max(log(N/df), 1));
     L7 Σ log(|C|/c(t,C) + 1); L8 Σ log(c/|d| · log(N/df) + 1); L9 Σ c · log(N/df); L10 Σ log(c/|d| · |C|/c(t,C) + 1).
@@ -121,7 +121,7 @@ def low_level(field: Field, asked: _Asked, zeros: Ints, counts: Floats, first: i
         return
     logarithms = np.log(arguments[: 2 * width + kernels.LOW * found])
     often, there = tables[0], tables[1]
-    # Numpy's own products: their order depends on the machine, and of a single document `dot` has another.
+    # Not `dot`: its summation order depends on the machine, and differs for a single document.
     multiply = np.dot if len(documents) > 1 else np.matmul
     multiply(there, idf, out=products[0])
     multiply(there, logarithms[:width], out=products[1])
@@ -131,11 +131,11 @@ def low_level(field: Field, asked: _Asked, zeros: Ints, counts: Floats, first: i
 
 
 def high_level(field: Field, terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
-    """H1 to H5: documents × 5. BM25, log(1 + BM25), and the log-likelihood of the query under three language models.
+    """Return H1 to H5, documents × 5: BM25, log(1 + BM25), and the query's log-likelihood under three language models.
 
     Dirichlet (c + μ p)/(|d| + μ), Jelinek-Mercer (1 − λ) c/|d| + λ p, absolute discount max(c − δ, 0)/|d| + δ p u/|d|,
-    where p = c(t,C)/|C| and u is the number of distinct terms of the document. A document without a word is scored as
-    the longest one would be if it had one term, and none of the query's: so it never beats one that has such a term.
+    where p = c(t,C)/|C| and u is the number of distinct terms of the document. An empty document is scored like the
+    longest one with a single term that is not in the query, so it never beats a document with a query term.
     """
     scores = np.empty((len(documents), len(NAMES) - 2 * len(LOW_LEVEL)))
     counts = np.ascontiguousarray(field.counts_of(terms, documents).T)
@@ -147,7 +147,7 @@ def high_level(field: Field, terms: Sequence[int], documents: Ints, smoothing: S
 def _write_high_level(
     field: Field, terms: Ints, documents: Ints, counts: Floats, smoothing: Smoothing, first: int, scores: Floats
 ) -> None:
-    """H1 to H5, into the columns from `first` on; counts: terms × documents."""
+    """Write H1 to H5 to the columns from `first` on; `counts` is terms × documents."""
     kernels = _kernels()
     added, best = np.empty(counts.shape), np.empty(len(documents))
     arguments = np.empty((kernels.HIGH, *counts.shape))
@@ -158,14 +158,14 @@ def _write_high_level(
 
 @cache
 def _kernels() -> ModuleType:
-    """The kernels, which load numba."""
+    """Import and return the kernels, which load numba."""
     from querywise.retrieval import score_kernels
 
     return score_kernels
 
 
 def bm25_weights(field: Field, smoothing: Smoothing) -> Floats:
-    """What every posting adds to BM25, idf · c (k1 + 1) / (c + k1 (1 − b + b |d|/mean |d|)); computed once.
+    """Return every posting's contribution to BM25, idf · c (k1 + 1) / (c + k1 (1 − b + b |d|/mean |d|)), computed once.
 
     idf is log(1 + (N − df + ½) / (df + ½)), which is never negative.
     """

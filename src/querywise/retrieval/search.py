@@ -1,4 +1,4 @@
-"""Answers to a query: BM25's best documents, in its order or in a fitted ranker's."""
+"""Search results for a query: BM25's best documents, in its order or in a fitted ranker's."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class SearchResult(NamedTuple):
-    """One document found."""
+    """A document in the search results."""
 
     document: str
     title: str
     snippet: str
     score: float
     bm25: float
-    bm25_rank: int | None  # None: vectors alone found it
+    bm25_rank: int | None  # None: only vectors found it
 
 
 def judged_query(collection: Collection, query: str) -> tuple[str, dict[str, int]]:
-    """The text and the judgements of a collection's query, named by its text or its id."""
+    """Return the text and the judgments of a collection's query, given its text or its id."""
     table = collection.queries
     if table is None or not collection.judgements:
         raise DataError(f"{collection.name}: it has no queries with judgements, so nothing is known to be relevant.")
@@ -58,9 +58,9 @@ def answer(
     vector: Floats | None = None,
     vector_top: int | None = None,
 ) -> list[SearchResult]:
-    """The best documents for a query, best first; with a ranker, all candidates in the ranker's order.
+    """Return the best documents for a query, best first; with a ranker, all candidates in the ranker's order.
 
-    vector: the query's, for a ranker and an index with vectors. Without a ranker BM25 alone finds and ranks.
+    `vector` is the query's, for a ranker and an index with vectors. Without a ranker, BM25 alone finds and ranks.
     """
     table = QueryTable(("query",), texts=(text,), vectors=None if vector is None else vector[None, :])
     searched = without_vectors(index) if ranker is None else index
@@ -89,6 +89,6 @@ def answer(
 
 
 def _found_by_words(candidates: Candidates) -> int:
-    """How many of the candidates BM25 found; they come first, in its order."""
+    """Return how many of the candidates BM25 found; they come first, in its order."""
     runs = [run for run in run_columns(candidates.feature_names) if run.name == "bm25"]
     return int(np.sum(candidates.features[:, runs[0].reciprocal_rank] > 0)) if runs else len(candidates.features)

@@ -1,4 +1,4 @@
-"""The documents with the largest sums over the postings of a query: the compiled kernel of `bm25`."""
+"""The compiled kernel of `bm25`: the documents with the largest sums over a query's postings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from querywise.runtime.compiled import compiled
 
 _Counts = NDArray[np.int32]
 _LEAST = float(np.finfo(np.float64).tiny)
-_SMALL = 1e-200  # totals that have steps are above
+_SMALL = 1e-200  # totals above this are counted in steps
 _STEPS = 512
 
 
@@ -18,9 +18,9 @@ _STEPS = 512
 def find_best(
     terms: Ints, starts: Ints, documents: _Counts, weights: Floats, sums: Floats, found: Ints, best: Floats
 ) -> int:
-    """The documents with the largest sums of weights, of equals the earlier, largest first; how many there are.
+    """Find the documents with the largest sums of weights, largest first, ties in order; return their number.
 
-    As many as `found` has room for. sums: one number for every document, all 0, before and after.
+    It finds as many as fit into `found`. `sums` has a zero for every document, before and after the call.
     """
     postings = 0
     for term in terms:
@@ -33,7 +33,7 @@ def find_best(
         for place in range(starts[term], starts[term + 1]):
             document = documents[place]
             numbers[many], totals[many] = document, sums[document]
-            many += 1 if sums[document] >= _LEAST else 0  # 0: it was here before
+            many += 1 if sums[document] >= _LEAST else 0  # 0 means that it was added before
             sums[document] = 0.0
     count, room = 0, len(found)
     for place in range(_keep(numbers, totals, many, room) if many > room else many):
@@ -53,9 +53,9 @@ def find_best(
 
 @compiled
 def _keep(numbers: Ints, totals: Floats, many: int, room: int) -> int:
-    """Bring to the front the documents whose totals are among the `room` largest, and few others; how many they are.
+    """Move documents whose totals are among the `room` largest, and few others, to the front; return their number.
 
-    Totals are counted in steps of the largest one's size: below the step that the last of these is in, none is kept.
+    Totals are counted in steps relative to the largest; documents below the step of the last of these are dropped.
     """
     largest = 0.0
     for place in range(many):
@@ -77,7 +77,7 @@ def _keep(numbers: Ints, totals: Floats, many: int, room: int) -> int:
 
 @compiled
 def _rise(found: Ints, best: Floats, place: int) -> None:
-    """Bring the last of a heap, whose worst is the first, to its place."""
+    """Move the last element of a heap, whose worst is first, to its position."""
     while place > 0:
         above = (place - 1) // 2
         if best[above] < best[place] or (best[above] == best[place] and found[above] > found[place]):
@@ -89,7 +89,7 @@ def _rise(found: Ints, best: Floats, place: int) -> None:
 
 @compiled
 def _sink(found: Ints, best: Floats, count: int) -> None:
-    """Bring the first of a heap of so many to its place."""
+    """Move the first element of a heap of this size to its position."""
     place = 0
     while 2 * place + 1 < count:
         below = 2 * place + 1

@@ -1,8 +1,8 @@
-"""Vectors of several embedders side by side, each embedder with a share in the similarity.
+"""Concatenated vectors of several embedders, each with a share in the similarity.
 
-A query is q = (√v₁·q¹, √v₂·q², …) and a document d = (√v₁·d¹, √v₂·d², …), every part of length 1 and the shares v
-adding up to 1, so that similarities add: qᵀd = Σ v_b cos(q^b, d^b). Documents are kept without shares, as (d¹, d², …):
-a query that is asked has each share whole, v_b · q^b, and other shares need no other index.
+A query is q = (√v₁·q¹, √v₂·q², …) and a document d = (√v₁·d¹, √v₂·d², …), where every part has length 1 and the shares
+v sum to 1, so that similarities add up: qᵀd = Σ v_b cos(q^b, d^b). Documents are stored without shares, as (d¹, d², …),
+and a search query carries the full shares, v_b · q^b, so that changing the shares does not change the index.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from querywise.data.vectors import Numbers
 from querywise.runtime.arrays import Floats, Ints, Singles
 
-_STEPS = {2: 10, 3: 5}  # of the grid of shares, by the number of embedders
-_COARSE = 4  # with more of them
+_STEPS = {2: 10, 3: 5}  # steps of the grid of shares, by the number of embedders
+_COARSE = 4  # with more embedders
 
 
 def unit(vectors: Floats) -> Floats:
-    """The same vectors of length 1; those of zeros stay."""
+    """Return the vectors scaled to length 1; zero vectors stay."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     found: Floats = vectors / np.where(lengths > 0, lengths, 1.0)
     return found
 
 
 def documents_of(tables: Sequence[tuple[Numbers, Floats]]) -> Singles:
-    """The vectors of documents side by side, each part of length 1; given with their lengths."""
+    """Return concatenated vectors of documents, each part of length 1, given with their lengths."""
     parts = [
         np.asarray(values, dtype=np.float32)
         * np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)[:, None]
@@ -39,39 +39,41 @@ def documents_of(tables: Sequence[tuple[Numbers, Floats]]) -> Singles:
 
 
 def queries_of(tables: Sequence[Floats]) -> Floats:
-    """The vectors of queries side by side, each part of length 1."""
+    """Return concatenated vectors of queries, each part of length 1."""
     return np.hstack([unit(each) for each in tables])
 
 
 def columns_of(blocks: Sequence[int]) -> list[slice]:
-    """Where each embedder's numbers are; blocks: how many each has."""
+    """Return the columns of each embedder, given their dimensions."""
     ends = np.cumsum([0, *blocks]).tolist()
     return [slice(first, last) for first, last in pairwise(ends)]
 
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Between vectors as they come, those that are learned from, and those that documents are searched by.
+    """Converts between concatenated vectors, those to learn from, and those to search with.
 
-    blocks: how many numbers each embedder's vectors have; none is one embedder. shares: one each, adding up to 1.
+    Attributes:
+        blocks: the dimensions of the embedders; empty for a single embedder.
+        shares: one each, with sum 1.
     """
 
     blocks: tuple[int, ...] = ()
     shares: tuple[float, ...] = ()
 
     def queries(self, table: Floats) -> Floats:
-        """The vectors of queries to learn from, of length 1, of the embedders that have a share."""
+        """Return query vectors to learn from, of length 1, with only the embedders that have a share."""
         if not self.blocks:
             return unit(table)
         found = queries_of([table[:, each] for each in columns_of(self.blocks)])[:, self._columns]
         return found if max(self.shares) == 1 else unit(found * self._scale)
 
     def documents(self, table: Singles) -> Singles:
-        """The vectors of documents to learn from, of those kept side by side."""
+        """Return document vectors to learn from, given the stored concatenated ones."""
         return np.asarray(table[:, self._columns] * self._scale, dtype=np.float32) if self.blocks else table
 
     def asked(self, learned: Floats) -> Floats:
-        """The vectors to search documents by, of those that were learned from."""
+        """Return query vectors to search with, given those to learn from."""
         if not self.blocks:
             return learned
         found = np.zeros((len(learned), sum(self.blocks)))
@@ -89,12 +91,12 @@ class SideBySide:
 
 
 def equal_shares(blocks: Sequence[int]) -> tuple[float, ...]:
-    """The same for every embedder."""
+    """Return equal shares for all embedders."""
     return tuple(1 / len(blocks) for _ in blocks)
 
 
 def shares_tried(count: int) -> list[tuple[float, ...]]:
-    """A grid of shares that add up to 1; first those of one embedder alone, then the others.
+    """Return a grid of shares with sum 1, those of single embedders first.
 
     >>> shares_tried(2)[:4]
     [(1.0, 0.0), (0.0, 1.0), (0.1, 0.9), (0.2, 0.8)]

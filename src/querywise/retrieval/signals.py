@@ -1,7 +1,7 @@
-"""Signals of a query, without labels: what its words and its first-stage runs tell of it before anything is ranked.
+"""Signals of a query, without labels: what its words and its first-stage runs reveal before anything is ranked.
 
-They are computed from the columns of the runs among the features, and from the query's text: so they are the same
-numbers in training and in a request. A run's scores are those of its own list; a document it did not find has none.
+They are computed from the run columns among the features and from the query's text, so they are the same in training
+and in a request. A run's scores are those of its own list; documents that it did not find have none.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Signals(NamedTuple):
 
 
 def signals(candidates: Candidates) -> Signals:
-    """The signals of every query; a query without candidates has zeros for what its lists would tell.
+    """Return the signals of every query; those from lists are zeros for a query without candidates.
 
-    Of the query: `log_length`, log(1 + number of its words). Of each run: `top`, its best score; `margin`, by how much
-    it is above the second; `top_z` and `top_ten_z`, the best score and the mean of the ten best in standard deviations
-    above the mean of the list; `entropy` of the softmax of the standardised scores, divided by the log of their number.
-    Of two runs: `overlap`, the share of their ten best that both have; `correlation` of their scores over all
-    candidates, standardised in each list, what a list did not find standing at its lowest. `found_by_one`: the share of
-    candidates that one run alone found. `log_candidates`: log(1 + number of candidates).
+    Of the query: `log_length`, log(1 + number of its words). Of each run: `top`, its best score; `margin`, its distance
+    to the second; `top_z` and `top_ten_z`, the best score and the mean of the ten best in standard deviations above the
+    mean of the list; `entropy` of the softmax of the standardized scores, divided by the log of their number. Of two
+    runs: `overlap`, the share of their ten best that both have; `correlation` of their scores over all candidates,
+    standardized per list, with documents that a list did not find at its lowest score. `found_by_one`: the share of
+    candidates that only one run found. `log_candidates`: log(1 + number of candidates).
     """
     runs = run_columns(candidates.feature_names)
     names = signal_names([run.name for run in runs])
@@ -51,7 +51,7 @@ def signals(candidates: Candidates) -> Signals:
 
 
 def signal_names(runs: Sequence[str]) -> tuple[str, ...]:
-    """What the signals are called, in order.
+    """Return the names of the signals, in order.
 
     >>> signal_names(["bm25"])[:3]
     ('log_length', 'bm25.top', 'bm25.margin')
@@ -62,7 +62,7 @@ def signal_names(runs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_lists(rows: Floats, runs: Sequence[RunColumns]) -> list[float]:
-    """What the lists of one query tell, from the rows of its candidates."""
+    """Return the signals from one query's lists, given the rows of its candidates."""
     there = [rows[:, run.reciprocal_rank] > 0 for run in runs]
     scores = [rows[:, run.score] for run in runs]
     told = [
@@ -78,7 +78,7 @@ def _of_lists(rows: Floats, runs: Sequence[RunColumns]) -> list[float]:
 
 
 def _of_a_list(scores: Floats) -> tuple[float, ...]:
-    """top, margin, top_z, top_ten_z and entropy of scores in falling order."""
+    """Return top, margin, top_z, top_ten_z and entropy of scores in descending order."""
     if not len(scores):
         return (0.0,) * len(_OF_A_RUN)
     margin = float(scores[0] - scores[1]) if len(scores) > 1 else 0.0
@@ -90,14 +90,14 @@ def _of_a_list(scores: Floats) -> tuple[float, ...]:
 
 
 def _standardised(scores: Floats) -> Floats:
-    """Scores in standard deviations above their mean; 0 where all are the same."""
+    """Return scores in standard deviations above their mean; 0 if all are equal."""
     away = scores - scores.mean()
     spread = float(np.sqrt(np.mean(away * away)))
     return np.zeros(len(scores)) if spread <= 1e-12 * float(np.abs(scores).max(initial=0.0)) else away / spread
 
 
 def _standing(scores: Floats, there: Bools) -> Floats:
-    """The scores of a list, standardised in it; documents it did not find stand at its lowest."""
+    """Return a list's standardized scores; documents that it did not find get its lowest."""
     found = np.zeros(len(scores))
     if there.any():
         own = _standardised(scores[there])
@@ -106,14 +106,14 @@ def _standing(scores: Floats, there: Bools) -> Floats:
 
 
 def _overlap(first: Floats, second: Floats) -> float:
-    """The share of the ten best of two lists, or of the shorter list, that both have; from reciprocal ranks."""
+    """Return the share of the ten best of two lists, or of the shorter one, that both have, from reciprocal ranks."""
     best = [(ranks > 0) & (ranks >= 1 / TOP - 1e-12) for ranks in (first, second)]
     shorter = min(int(each.sum()) for each in best)
     return float(np.sum(best[0] & best[1]) / shorter) if shorter else 0.0
 
 
 def _correlation(first: Floats, second: Floats) -> float:
-    """Pearson's; 0 where one of the two is the same everywhere."""
+    """Return Pearson's correlation; 0 if one of the two is constant."""
     if not len(first):
         return 0.0
     return float(np.mean(_standardised(first) * _standardised(second)))

@@ -1,13 +1,12 @@
-"""The embedded collection: the documentation strings of the reader's own Python standard library.
+"""The embedded collection: the docstrings of the user's own Python standard library.
 
-A document is a module, a class or a function; its title is its qualified name in words. There are two copies.
-`stdlib_pages` is what people search: the whole documentation of what the library offers, a module's or a class's page
-with the first sentences of what it contains. `stdlib_collection` is what models are trained and tested on: in it the
-text is the documentation without the first sentence. Three kinds of query, as in the TREC
-data of [geng2008]_: a module's first sentence is a query for that module (*home page*), a class's for the class and
-its members (*topic distillation*), a function's for that function (*named page*). Since first sentences are removed
-from every document, relevant or not, no query matches its own answer word for word, and no answer is recognisable by
-what is missing.
+A document is a module, a class or a function; its title is its qualified name in words. There are two versions.
+`stdlib_pages` is for searching: the full documentation of the library's public names, where a module's or a class's
+page includes the first sentences of its members. `stdlib_collection` is for training and testing models: its texts are
+the docstrings without their first sentences. It has three kinds of queries, as in the TREC data of [geng2008]_: a
+module's first sentence is a query for that module (*home page*), a class's for the class and its members (*topic
+distillation*), a function's for that function (*named page*). Since first sentences are removed from every document,
+relevant or not, no query matches its own answer verbatim, and no answer is recognizable by what is missing.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from querywise.retrieval.stdlib_sources import Entry, in_words, read_entries
 
 NAME = "stdlib"
 KINDS = ("home page", "topic distillation", "named page")
-PER_KIND = 700  # queries of each kind, where there are as many
-_SHORTEST, _LONGEST = 3, 40  # words of a sentence that makes a query
+PER_KIND = 700  # queries of each kind, if there are as many
+_SHORTEST, _LONGEST = 3, 40  # words in a sentence that makes a query
 
 
 def stdlib_collection(*, seed: int = 0, root: Path | None = None) -> Collection:
-    """The collection, made anew from the sources of the running Python; the same bits on every run of one version."""
+    """Return the collection, built from the sources of the running Python; one version always gives the same bits."""
     entries, uses = read_entries(root)
     documents = [_document(entry, uses, entry.rest) for entry in entries]
     asked = _asked(entries, seed)
@@ -50,7 +49,7 @@ def stdlib_collection(*, seed: int = 0, root: Path | None = None) -> Collection:
 
 
 def stdlib_pages(*, root: Path | None = None) -> list[Document]:
-    """The documentation to search, first sentences and contents included; without what is private or deprecated."""
+    """Return the documentation to search, with first sentences and contents, without private or deprecated names."""
     entries, uses = read_entries(root)
     offered = [entry for entry in entries if entry.offered]
     contents: dict[str, list[str]] = {}
@@ -70,7 +69,7 @@ def _document(entry: Entry, uses: Counter[str], text: str) -> Document:
 
 
 def _asked(entries: Iterable[Entry], seed: int) -> list[tuple[str, Entry]]:
-    """The queries: of each kind as many, drawn at random, among those whose first sentence says enough."""
+    """Return random queries, equally many of each kind, among those whose first sentence is informative."""
     said = Counter(entry.sentence for entry in entries)
     usable = [
         entry
@@ -87,7 +86,7 @@ def _asked(entries: Iterable[Entry], seed: int) -> list[tuple[str, Entry]]:
 
 
 class _Answers:
-    """Which documents are relevant to a query, and their grades."""
+    """The relevant documents of queries, and their grades."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._members: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Many strings in two arrays, which a file can be mapped into memory as."""
+"""Many strings in two arrays, which can be memory-mapped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
 class Strings(Sequence[str]):
-    """Strings end to end as UTF-8, and where each begins."""
+    """Concatenated UTF-8 strings, and where each begins."""
 
     def __init__(self, content: Bytes, starts: Ints) -> None:
         self.content = content
@@ -23,7 +23,7 @@ class Strings(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Strings:
-        """The strings of a sequence."""
+        """Return the strings of a sequence."""
         parts = [text.encode("utf-8", "surrogatepass") for text in texts]
         starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         return cls(np.frombuffer(b"".join(parts), dtype=np.uint8), starts)
@@ -45,14 +45,14 @@ class Strings(Sequence[str]):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the strings lie in the content, one after the other."""
+        """Whether the strings lie within the content, in order."""
         starts = self.starts
         in_order = len(starts) and starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
         return bool(in_order and starts[-1] == len(self.content))
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """The place of each string."""
+        """The index of each string."""
         return {each: number for number, each in enumerate(self)}
 
     def _bytes(self, place: int) -> bytes:
@@ -61,7 +61,7 @@ class Strings(Sequence[str]):
         return self.content[self.starts[place] : self.starts[place + 1]].tobytes()
 
     def find(self, text: str) -> int:
-        """The place of a string among sorted ones; −1 if it is not there."""
+        """Return the index of a string among sorted ones, or −1."""
         wanted = text.encode("utf-8", "surrogatepass")
         content, starts = self.content.data, self.starts.data
         low, high = 0, len(self)

@@ -1,8 +1,8 @@
-"""Near twins: queries that are so alike that a model which has learned one has learned the other.
+"""Near twins: queries so similar that a model that has learned one has learned the other.
 
 Two queries are near twins if they have the same words after stemming, in any order; if their texts are one edit apart;
-if the cosine of their vectors is above 0.95; if the same documents are relevant to both; or if both were given the same
-group. What is not known of queries is not compared.
+if the cosine of their vectors is above 0.95; if the same documents are relevant to both; or if they have the same
+group. Only known properties are compared.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Bools, Floats, Ints, Singles
 
 GROUP_BY = ("group", "query", "near")  # what folds keep together
-_CHAIN = 0.05  # of the queries: a larger component is told of
-COSINE = 0.95  # above which vectors are near twins
-_SHORTEST = 4  # letters of a text; of shorter ones, many different words are one edit apart
-_LONGEST = 200  # letters; one edit in a longer text is left to its words
+_CHAIN = 0.05  # share of the queries: a larger component triggers a hint
+COSINE = 0.95  # vectors with a higher cosine are near twins
+_SHORTEST = 4  # letters of a text: in shorter ones, many different words are one edit apart
+_LONGEST = 200  # letters; longer texts are only compared by their words
 _BLOCK = 512  # queries whose cosines with all others are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
 class TwinFacts:
-    """What near twins are found by, of some queries.
+    """The properties by which near twins of some queries are found.
 
-    texts, groups: None where a query has none. relevant: a checksum of the set of its relevant documents; None where
-    there is none, or documents have no ids. vectors: queries × dimensions, of length 1; zeros where there is none.
+    Attributes:
+        texts, groups: None if a query has none.
+        relevant: a checksum of the set of its relevant documents; None if there are none, or documents have no ids.
+        vectors: queries × dimensions, of length 1; zeros if a query has none.
     """
 
     ids: tuple[str, ...]
@@ -46,7 +48,7 @@ class TwinFacts:
 
     @classmethod
     def of(cls, data: Judged) -> TwinFacts:
-        """What is known of the queries of a judged set."""
+        """Return the properties of the queries of a judged set."""
         table, nothing = data.candidates.queries, (None,) * len(data)
         vectors = None if table is None else table.vectors
         return cls(
@@ -59,7 +61,7 @@ class TwinFacts:
 
     @classmethod
     def joined(cls, several: Sequence[TwinFacts]) -> TwinFacts:
-        """Those of several sets, each query once."""
+        """Return those of several sets, each query once."""
         seen: set[str] = set()
         kept: list[list[int]] = []
         for part in several:
@@ -80,28 +82,31 @@ class TwinFacts:
         )
 
     def named(self, query: int) -> str:
-        """What a sentence calls a query: its text, or its id."""
+        """Return a query's name in messages: its text, or its id."""
         return self.texts[query] or self.ids[query]
 
 
 class NearTwins:
-    """Which queries are near twins. facts: what is known of them."""
+    """The near twins among queries, given their properties."""
 
     def __init__(self, facts: TwinFacts) -> None:
         self.facts = facts
         pairs = list(_alike(facts))
-        self._owner = np.array([query for query, _ in pairs], dtype=np.int64)  # of a mark, which its near twins share
+        self._owner = np.array([query for query, _ in pairs], dtype=np.int64)  # of a mark, which near twins share
         self._mark = np.array([mark for _, mark in pairs], dtype=np.int64)
         self._known: Bools = np.asarray(facts.vectors.any(axis=1))
 
     def among(self, asked: Ints, others: Ints) -> Ints:
-        """For every query of `asked` the number of a near twin among `others`, never itself; −1 where it has none."""
+        """Return for every query of `asked` the index of a near twin among `others`, never itself.
+
+        −1 if it has none.
+        """
         found = np.full(len(asked), -1, dtype=np.int64)
         there, wanted = set(others.tolist()), set(asked.tolist())
         marked: dict[int, list[int]] = defaultdict(list)
         of_query: dict[int, list[int]] = defaultdict(list)
         for query, mark in zip(self._owner.tolist(), self._mark.tolist(), strict=True):
-            if query in there and len(marked[mark]) < 2:  # of two, one is not the query itself
+            if query in there and len(marked[mark]) < 2:  # of two, at least one is not the query itself
                 marked[mark].append(query)
             if query in wanted:
                 of_query[query].append(mark)
@@ -112,7 +117,7 @@ class NearTwins:
         return found
 
     def _by_vectors(self, asked: Ints, others: Ints, found: Ints) -> None:
-        """Look for the nearest vector where nothing else was found."""
+        """Search for the nearest vector of queries for which nothing else was found."""
         known = others[self._known[others]]
         open_ = np.flatnonzero((found < 0) & self._known[asked])
         vectors = self.facts.vectors
@@ -125,7 +130,7 @@ class NearTwins:
             found[block[near]] = known[nearest[near]]
 
     def components(self) -> Ints:
-        """The number of every query's component: near twins, their near twins, and so on."""
+        """Return the index of every query's component: near twins, their near twins, and so on."""
         count = len(self.facts.ids)
         marks = int(self._mark.max(initial=-1)) + 1
         ends = self._owner, count + self._mark
@@ -140,7 +145,7 @@ class NearTwins:
 
 
 def _merged(labels: Ints, some: Ints, others: Ints) -> Ints:
-    """Labels of components after some are joined with others."""
+    """Return labels of components after joining some with others."""
     count = int(labels.max(initial=-1)) + 1
     edges = np.unique(np.stack([some, others])[:, some != others], axis=1)
     if not edges.size:
@@ -150,16 +155,19 @@ def _merged(labels: Ints, some: Ints, others: Ints) -> Ints:
 
 
 def near_groups(data: Judged) -> tuple[str | None, ...]:
-    """A group for every query: its near twins, their near twins and so on; None for a query that has none.
+    """Return a group for every query: its near twins, their near twins and so on; None for a query without any.
 
-    Queries that were given the same group stay together. `make_folds(data.with_groups(near_groups(data)))` cuts folds
-    by these groups.
+    Queries with the same given group stay together. `make_folds(data.with_groups(near_groups(data)))` makes folds by
+    these groups.
 
-    data: a judged set whose queries have texts, vectors or document ids.
+    Args:
+        data: a judged set whose queries have texts, vectors or document ids.
 
-    Returns: a text per query, to give to `Judged.with_groups`.
+    Returns:
+        A text per query, for `Judged.with_groups`.
 
-    Refused: with DataError, a set of which none of these is known.
+    Raises:
+        DataError: None of these is known.
 
     >>> from querywise import QueryTable, make_judged
     >>> from querywise.retrieval.twins import near_groups
@@ -179,28 +187,28 @@ def near_groups(data: Judged) -> tuple[str | None, ...]:
 
 
 def is_chain(size: int, queries: int) -> bool:
-    """Whether a component of so many of the queries is too large to be the wordings of one need."""
+    """Return whether a component with this many of the queries is too large to be the wordings of one need."""
     return size > max(_CHAIN * queries, 2)
 
 
 def check_group_by(by: str) -> None:
-    """Refuse what is no way to group queries."""
+    """Raise DataError for an unknown way to group queries."""
     if by not in GROUP_BY:
         raise DataError(f"group_by={by!r} is unknown. Known: {', '.join(GROUP_BY)}.", arguments=("group_by",))
 
 
 def grouped_by(data: Judged, by: str) -> Judged:
-    """The set with the groups that folds are to keep together.
+    """Return the set with the groups that folds are to keep together.
 
-    by: `group`, those it has; `query`, none, so that every query is on its own; `near`, components of near twins. A
-    component with more than 5 % of the queries is told of by a hint.
+    `by` is `group` for existing groups, `query` for none, so that every query is on its own, or `near` for components
+    of near twins. A component with more than 5 % of the queries triggers a hint.
     """
     check_group_by(by)
     if by != "near":
         return data if by == "group" else data.with_groups(None)
     groups = near_groups(data)
     largest = max(Counter(filter(None, groups)).values(), default=0)
-    if largest > np.bincount(data.groups).max(initial=0) and is_chain(largest, len(data)):  # and not given as it is
+    if largest > np.bincount(data.groups).max(initial=0) and is_chain(largest, len(data)):  # and not a given group
         share = f"{largest:,} of {len(data):,} queries ({100 * largest / len(data):.1f} %)"
         warnings.warn(
             f"One chain of near twins has {share}: each is like the next, but the first need not be like the last. "
@@ -212,7 +220,7 @@ def grouped_by(data: Judged, by: str) -> Judged:
 
 
 def _relevant(data: Judged) -> tuple[bytes | None, ...]:
-    """A checksum of each query's set of relevant documents."""
+    """Return a checksum of each query's set of relevant documents."""
     candidates, missed = data.candidates, data.missed
     sets: list[set[str]] = [set() for _ in range(len(data))]
     if candidates.document_ids is not None:
@@ -231,7 +239,7 @@ def _of_length_one(vectors: Floats) -> Singles:
 
 
 def _alike(facts: TwinFacts) -> Iterable[tuple[int, int]]:
-    """Queries with marks: those that share one are near twins."""
+    """Yield queries with marks: those that share one are near twins."""
     numbers: dict[tuple[str, object], int] = {}
     tokeniser, owners = Tokeniser(stop_words=False), defaultdict(list)
     for query, text in enumerate(facts.texts):
@@ -250,9 +258,9 @@ def _alike(facts: TwinFacts) -> Iterable[tuple[int, int]]:
 
 
 def _one_edit(texts: Iterable[str]) -> Iterable[tuple[str, ...]]:
-    """Texts that differ in one letter, or by one that only one of them has: sets of which every two do.
+    """Yield sets of texts that are pairwise one edit apart: one letter changed, or added.
 
-    Texts of one length that are the same without the letter at one place differ there alone.
+    Texts of equal length that are the same without the letter at one position differ only there.
     """
     by_length: dict[int, dict[str, None]] = defaultdict(dict)
     for text in texts:

@@ -1,4 +1,4 @@
-"""The compiled parts of exact search by vectors: the best of many scores, and similarities in double precision."""
+"""The compiled parts of exact vector search: keeping the best of many scores, and similarities in double precision."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from querywise.runtime.compiled import compiled, compiled_loosely
 
 @compiled
 def keep_best(scores: Singles, shrink: Singles, first: int, best: Singles, documents: Ints) -> None:
-    """Put the scores of a block among the best so far: for every query a heap, its worst score in front.
+    """Insert the scores of a block into the best so far: a heap per query, with its worst score first.
 
-    scores: queries × documents of the block, the first of which is number `first`. A score is multiplied by its
-    document's `shrink`; where that is 0 the document has no vector. Blocks come in the order of documents, so that a
-    later document with the same score never replaces an earlier one.
+    `scores` are queries × documents of the block, which starts with document `first`. A score is multiplied by its
+    document's `shrink`; 0 means that the document has no vector. Blocks come in document order, so that a later
+    document with the same score never replaces an earlier one.
     """
     size = best.shape[1]
     for query in range(len(scores)):
@@ -29,7 +29,7 @@ def keep_best(scores: Singles, shrink: Singles, first: int, best: Singles, docum
 
 @compiled
 def _replace_worst(heap: Singles, places: Ints, score: float, place: int, size: int) -> None:
-    """Put a score in the place of the worst, of equals the latest, and bring the next worst to the front."""
+    """Replace the worst score, the latest if tied, and move the next worst to the front."""
     here = 0
     while True:
         child = 2 * here + 1
@@ -49,7 +49,7 @@ def _replace_worst(heap: Singles, places: Ints, score: float, place: int, size: 
 
 @compiled_loosely
 def dot_products(rows: Floats, query: Floats, found: Floats) -> None:
-    """Σ_j rows[i, j] query[j] of every row: the same for a row whatever rows are beside it."""
+    """Compute Σ_j rows[i, j] query[j] for every row, independently of the other rows."""
     for row in range(len(rows)):
         total = 0.0
         for column in range(len(query)):
@@ -59,6 +59,6 @@ def dot_products(rows: Floats, query: Floats, found: Floats) -> None:
 
 @compiled
 def nothing_kept(best: Singles, documents: Ints) -> None:
-    """Empty heaps: of scores below any other."""
+    """Initialize heaps with scores below any other."""
     best[:] = -np.inf
     documents[:] = -1

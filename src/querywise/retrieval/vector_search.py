@@ -1,9 +1,9 @@
-"""Search by vectors: the documents whose vectors have the largest cosine with a query's.
+"""Vector search: the documents whose vectors have the largest cosine with a query's.
 
-It is exact, unless a graph narrows the documents down (`retrieval/approximate.py`). In exact search products are made
-in single precision, in blocks of documents and several threads, and narrow the documents down; the similarities of
-those are computed anew in double precision and decide. No document that is among the best is missed: what single
-precision can be wrong by is known, and more documents are looked at until all others are below by more.
+Search is exact, unless a graph preselects documents (`retrieval/approximate.py`). In exact search, products in single
+precision, in blocks of documents and several threads, preselect documents; their similarities are recomputed in double
+precision and decide. None of the best documents is missed: the error of single precision is bounded, and more documents
+are examined until all others are lower by more than that.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from querywise.retrieval.vector_kernels import dot_products, keep_best, nothing_
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.threads import in_threads, one_blas_thread
 
-_BLOCK = 4_096  # documents whose products are made at once
-_PIECE = 16 * _BLOCK  # documents that a thread looks at before it takes others
-_QUERIES = 128  # at once
-_MORE = 32  # documents looked at beyond those asked for
-_SAMPLE = 100  # queries that recall is measured on
+_BLOCK = 4_096  # documents per product
+_PIECE = 16 * _BLOCK  # documents per task of a thread
+_QUERIES = 128  # queries at a time
+_MORE = 32  # documents examined beyond those requested
+_SAMPLE = 100  # queries on which recall is measured
 
 
 class Recall(NamedTuple):
-    """The share of the `top` best documents that approximate search finds, the mean over some queries."""
+    """The share of the `top` best documents that approximate search finds, averaged over some queries."""
 
     share: float
     top: int
@@ -40,12 +40,15 @@ class Recall(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class VectorIndex:
-    """The vectors of an index's documents, by the documents' numbers.
+    """The vectors of an index's documents, by document index.
 
-    rows: the row of each document in `values`; None where they are in the same order. lengths: of each document's
-    vector. titles: the same of titles, where there are such. graph: what narrows documents down for approximate search.
-    blocks: where vectors of several embedders stand side by side, how many numbers each has (`side_by_side`). Each part
-    has length 1, and so `lengths` are 1; the length of a query's part is that embedder's share, and stays.
+    Attributes:
+        rows: the row of each document in `values`; None if they are in the same order.
+        lengths: of each document's vector.
+        titles: the vectors of titles, if any.
+        graph: preselects documents for approximate search.
+        blocks: the dimensions, if vectors of several embedders are concatenated (`side_by_side`). Each part has length
+            1, so `lengths` are 1; the length of a query's part is that embedder's share and is kept.
     """
 
     values: Numbers
@@ -57,7 +60,7 @@ class VectorIndex:
 
     @staticmethod
     def side_by_side(values: Numbers, blocks: tuple[int, ...]) -> VectorIndex:
-        """The vectors of several embedders, each part brought to length 1."""
+        """Return the concatenated vectors of several embedders, each part scaled to length 1."""
         parts = [np.asarray(values[:, each], dtype=np.float64) for each in columns_of(blocks)]
         found = documents_of([(each, np.sqrt(np.einsum("ij,ij->i", each, each))) for each in parts])
         return VectorIndex(found, np.asarray(found.any(axis=1), dtype=np.float64), blocks=blocks)
@@ -67,11 +70,11 @@ class VectorIndex:
 
     @property
     def dimension(self) -> int:
-        """How many numbers a vector has."""
+        """The number of dimensions."""
         return int(self.values.shape[1])
 
     def similarities(self, query: Floats, documents: Ints) -> Floats:
-        """The cosine of a query's vector and those of some documents; 0 where one of the two is 0 throughout."""
+        """Return the cosines of a query's vector with those of some documents; 0 if one of the two is zero."""
         found = np.zeros(len(documents))
         length = 1.0 if self.blocks else float(np.sqrt(query @ query))
         if length > 0 and len(documents):
@@ -83,17 +86,17 @@ class VectorIndex:
 
     @cached_property
     def by_embedder(self) -> list[tuple[slice, VectorIndex]]:
-        """Where several embedders' vectors stand side by side, the columns of each, and its vectors."""
+        """The columns and the vectors of each embedder, if several are concatenated."""
         return [(each, VectorIndex(self.values[:, each], self.lengths, self.rows)) for each in columns_of(self.blocks)]
 
     def of(self, documents: Ints | slice) -> Numbers:
-        """The vectors of some documents."""
+        """Return the vectors of some documents."""
         return self.values[documents if self.rows is None else self.rows[documents]]
 
     def search(self, queries: Floats, *, top: int) -> list[Hits]:
-        """Each query's `top` documents by cosine, best first; of equals the earlier, and never a vector of zeros.
+        """Return each query's `top` documents by cosine, best first, without zero vectors; ties are in index order.
 
-        With a graph some of them may be missed; similarities and order of those found are the same as without.
+        With a graph some may be missed; similarities and order of those found are the same as without.
 
         >>> index = VectorIndex(np.array([[1.0, 0.0], [0.0, 0.0], [3.0, 3.0]]), np.array([1.0, 0.0, 18**0.5]))
         >>> index.search(np.array([[0.0, 2.0]]), top=2)[0].documents
@@ -109,13 +112,13 @@ class VectorIndex:
         return found
 
     def with_graph(self) -> VectorIndex:
-        """The same vectors, searched approximately."""
+        """Return the vectors, to be searched approximately."""
         return replace(self, graph=Graph.built(self.of, self.lengths, self.dimension))
 
     def recall(self, queries: Floats, *, top: int) -> Recall:
-        """How much approximate search finds of what exact search does, on at most a hundred of these queries.
+        """Return the recall of approximate search compared to exact search, on at most a hundred of these queries.
 
-        A document as similar as the last of the `top` best counts as one of them; vectors of zeros are left out.
+        A document as similar as the last of the `top` best counts as one of them; zero vectors are skipped.
         """
         asked = queries[np.abs(queries).max(axis=1, initial=0.0) > 0]
         asked = asked[np.unique(np.linspace(0, len(asked) - 1, min(len(asked), _SAMPLE)).astype(np.int64))]
@@ -125,7 +128,7 @@ class VectorIndex:
         return Recall(float(np.mean(shares)) if shares else 1.0, top, len(shares))
 
     def require_dimension(self, queries: Floats) -> None:
-        """Refuse queries whose vectors have another dimension than the documents'."""
+        """Raise DataError for queries whose vectors have another dimension than the documents'."""
         if queries.shape[1] != self.dimension:
             raise DataError(
                 f"The queries' vectors have {queries.shape[1]} numbers, the documents' {self.dimension}. Both must "
@@ -143,7 +146,7 @@ class VectorIndex:
             for place, query in enumerate(asked.tolist()):
                 kept = documents[place][documents[place] >= 0]
                 best = self._ordered(units[query], kept, top)
-                # Whatever was left out is at most this similar, but for the error of single precision.
+                # Documents that were left out have at most this similarity, except for the error of single precision.
                 longest = float(lengths[query]) * len(self.blocks) if self.blocks else 1.0
                 ceiling = float(scores[place].min()) + longest * self._error
                 if len(kept) < there and len(best.scores) and best.scores[-1] <= ceiling:
@@ -163,13 +166,13 @@ class VectorIndex:
         return found
 
     def _units(self, queries: Floats) -> tuple[Floats, Floats]:
-        """The lengths of queries, and the queries of length 1; of several embedders' as they are."""
+        """Return the lengths of queries, and the queries scaled to length 1; those of several embedders unchanged."""
         lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
         return lengths, queries if self.blocks else queries / np.where(lengths > 0, lengths, 1.0)[:, None]
 
     @property
     def _error(self) -> float:
-        """What a cosine of single precision can be wrong by: its sum, and the rounding of both vectors."""
+        """A bound on the error of a cosine in single precision: of its sum, and of rounding both vectors."""
         return (self.dimension + 8) * float(np.finfo(np.float32).eps)
 
     def _ordered(self, unit: Floats, documents: Ints, top: int) -> Hits:
@@ -179,7 +182,7 @@ class VectorIndex:
         return Hits(documents[chosen], similar[chosen])
 
     def _narrowed(self, queries: Singles, count: int) -> tuple[Singles, Ints]:
-        """For every query the best documents by products of single precision, and those products, in any order."""
+        """Return each query's best documents by single-precision products, and those products, in any order."""
         pieces = range(0, len(self), _PIECE)
         with one_blas_thread():
             parts = in_threads(lambda first: self._piece(queries, first, count), pieces)

@@ -1,1 +1,1 @@
-"""Embedders: texts as vectors, by an embedding model of one's own, of the collection, or behind an address."""
+"""Embedders: models that turn texts into vectors, local, built from the collection, or behind a service's address."""

@@ -1,4 +1,4 @@
-"""Vectors kept, so that a text is embedded once: on disk, a file for each batch, written whole or not at all."""
+"""Stored vectors, so that each text is embedded once: one file per batch, written atomically."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from querywise.runtime.files import checksum_of, make_own_folder, map_array, wri
 
 _ENDING = ".npy"
 _KEY = 32  # bytes
-_IN_MEMORY = 1_000_000  # vectors, where the folder cannot be used
+_IN_MEMORY = 1_000_000  # vectors, if the folder cannot be used
 
 
 class KeptVectors:
-    """The vectors of one model's texts, in a folder of their own. A file that is damaged counts as not there.
+    """The vectors of one model's texts, in a folder of their own. Damaged files count as missing.
 
-    most: keep so many, those that came last, in memory alone, for texts that anybody may send; None: all, on disk.
+    `most` keeps only this many of the latest vectors, in memory, for texts that anyone may send; None keeps all on
+    disk.
     """
 
     def __init__(self, folder: Path, model: str, most: int | None = None) -> None:
         self.folder = folder / hashlib.sha256(model.encode()).hexdigest()[:32]
         self._known: dict[bytes, Singles] = {}
         self._most, self._adding = most, threading.Lock()
-        self.dimension: int | None = None  # how many numbers a vector has; None while there is none
+        self.dimension: int | None = None  # dimension of the vectors; None while there are none
         if most is not None or not self.folder.is_dir():
             return
         if _may_be_anybodys(self.folder):
@@ -51,12 +52,12 @@ class KeptVectors:
         self.dimension = len(next(iter(vectors.values()))) if vectors else self.dimension
 
     def found(self, texts: Iterable[str]) -> dict[str, Singles]:
-        """The vectors of those texts whose vectors are known."""
+        """Return the known vectors of some texts."""
         looked = {text: self._known.get(_key(text)) for text in texts}
         return {text: vector for text, vector in looked.items() if vector is not None}
 
     def add(self, texts: Sequence[str], vectors: Singles) -> None:
-        """Keep the vectors of some texts, on disk first; not those of zeros, which may be better another time."""
+        """Store the vectors of some texts, except zero vectors, which a retry may improve."""
         self.dimension, some = vectors.shape[1], np.flatnonzero(vectors.any(axis=1)).tolist()
         keys, vectors = [_key(texts[row]) for row in some], vectors[some]
         content = io.BytesIO()
@@ -70,14 +71,14 @@ class KeptVectors:
             return
         rows = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), _KEY)
         np.save(content, np.hstack([rows, np.ascontiguousarray(vectors, "<f4").view(np.uint8)]), allow_pickle=False)
-        make_own_folder(self.folder, 0o755)  # whatever the umask: not for the group
+        make_own_folder(self.folder, 0o755)  # not writable for the group, whatever the umask
         name = hashlib.sha256(content.getvalue()).hexdigest()[:32]
         write_bytes(self.folder / f"{name}{_ENDING}", content.getvalue())
         self._take(dict(zip(keys, vectors, strict=True)))
 
 
 def _may_be_anybodys(folder: Path) -> bool:
-    """Whether other users could have put vectors into a folder: strangers, or members of its group."""
+    """Return whether other users, or members of its group, could have put vectors into a folder."""
     found = folder.lstat()
     if stat.S_ISLNK(found.st_mode):
         return True
@@ -90,7 +91,7 @@ def _key(text: str) -> bytes:
 
 
 def _read(path: Path, dimension: int | None) -> dict[bytes, Singles]:
-    """The vectors of one file; none if it is not as it was written, which its name tells, or could not have been."""
+    """Return the vectors in a file; none if its name shows that it was changed, or if it is invalid."""
     try:
         rows = map_array(path, path.parent)
         if checksum_of(path)[:32] != path.stem:

@@ -1,8 +1,8 @@
 """Latent semantic analysis: vectors from the collection itself, by a truncated SVD of its tf-idf table.
 
 A is documents × terms: (1 + log c) · log(1 + N/df), rows of length 1. With A ≈ U S Vᵀ, a document's vector is its row
-times V, and so is a query's. The largest singular vectors are found by subspace iteration from a fixed start: the same
-documents give the same vectors.
+times V, and so is a query's. The largest singular vectors are found by subspace iteration from a fixed start, so the
+same documents give the same vectors.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.threads import one_blas_thread
 from querywise.runtime.values import is_whole
 
-LEAST, USUAL, MOST = 128, 512, 4096  # dimensions chosen by the collection, and the most that can be asked for
-KEPT = "lsa"  # the array in the index
-_MORE, _STEPS = 16, 6  # directions beside those asked for, and iterations
+LEAST, USUAL, MOST = 128, 512, 4096  # bounds of the default dimension, and the highest dimension allowed
+KEPT = "lsa"  # name of the array in the index
+_MORE, _STEPS = 16, 6  # extra directions, and iterations
 
 
 class LsaEmbedder:
-    """Vectors by the words of an index: terms × dimensions, and how texts become words."""
+    """Vectors from the words of an index: terms × dimensions, and the tokenizer."""
 
     def __init__(self, index: Index, projection: Singles) -> None:
         self.projection = projection
@@ -34,7 +34,7 @@ class LsaEmbedder:
         self._idf = _idf(index)
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
-        """One row per text; a text without a known word has zeros."""
+        """Return one row per text; a text without a known word gets zeros."""
         rows = np.zeros((len(texts), self.projection.shape[1]))
         for row, text in zip(rows, texts, strict=True):
             counts = Counter(self._index.tokeniser.terms(text))
@@ -48,15 +48,15 @@ class LsaEmbedder:
         return rows
 
     def probe(self) -> Floats:
-        """What tells it from one of other documents: the sum over all terms."""
+        """Return the sum over all terms, which identifies the documents."""
         found: Floats = self.projection.sum(axis=0, dtype=np.float64)
         return found
 
 
 def dimension_of(name: str, documents: int = 0) -> int | None:
-    """The dimension that a name asks for, `lsa:N` or `lsa`; None if it is neither, or N is out of range.
+    """Return the dimension in a name, `lsa:N` or `lsa`; None if it is neither, or N is out of range.
 
-    `lsa` has a tenth of the documents, rounded down to a power of two, but at least 128 and at most 512.
+    `lsa` means a tenth of the number of documents, rounded down to a power of two, but at least 128 and at most 512.
     """
     kind, colon, count = name.partition(":")
     if kind != "lsa" or not colon:
@@ -66,7 +66,7 @@ def dimension_of(name: str, documents: int = 0) -> int | None:
 
 
 def lsa_of(index: Index, name: str = KEPT) -> LsaEmbedder:
-    """The embedder that is kept with an index, or a new one of its documents, of the dimension that a name asks for."""
+    """Return the embedder stored with an index, or a new one from its documents, of the dimension in the name."""
     kept = index.extra.get(KEPT)
     if kept is None:
         return LsaEmbedder(index, _projection(index, dimension_of(name, len(index)) or LEAST))
@@ -76,14 +76,14 @@ def lsa_of(index: Index, name: str = KEPT) -> LsaEmbedder:
 
 
 def with_projection(index: Index, source: Index) -> Index:
-    """The index with the LSA of another one to embed by; terms that the other lacks have no part in its vectors."""
+    """Return the index with another index's LSA; terms that the other index lacks do not contribute to vectors."""
     rows = np.array([source.terms.find(term) for term in index.terms], dtype=np.int64)
     own: Singles = np.where(rows[:, None] < 0, np.float32(0), source.extra[KEPT][rows])
     return replace(index, extra=index.extra | {KEPT: own})
 
 
 def _projection(index: Index, dimension: int) -> Singles:
-    """V: terms × dimensions; signs such that the largest entry of each column is positive."""
+    """Return V, terms × dimensions, with signs such that the largest entry of each column is positive."""
     table = _weighted(index)
     count = max(min(dimension, *table.shape), 1)
     start = np.random.default_rng(0).standard_normal((table.shape[1], min(count + _MORE, *table.shape)))
@@ -98,7 +98,7 @@ def _projection(index: Index, dimension: int) -> Singles:
 
 
 def _weighted(index: Index) -> csr_array:
-    """A: documents × terms."""
+    """Return A, documents × terms."""
     field = index.fields["both"]
     terms = np.repeat(np.arange(len(index.terms)), np.diff(field.starts))
     weights = (1 + np.log(np.asarray(field.counts, dtype=np.float64))) * _idf(index)[terms]

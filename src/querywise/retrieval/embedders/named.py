@@ -1,4 +1,4 @@
-"""Embedders by the names people type. Each is imported, and its model started, only when it is asked for."""
+"""Embedders by name. Each is imported, and its model loaded, only on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALLOW = "QUERYWISE_EMBEDDINGS_ALLOW"
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no embedder has, before any long work is done for it."""
+    """Raise DataError for a name of no embedder, before any long work is done."""
     kind, _, rest = name.partition(":")
     if kind in ("http", "https"):
         from querywise.retrieval.embedders.remote import check_address
@@ -43,10 +43,10 @@ def check_name(name: str) -> None:
 
 
 def find_embedder(name: str, index: Index, names: Sequence[str], *, most: int | None = None) -> Embedder:
-    """An embedder by its name; `lsa` is made of the index's documents, or is the one that is kept with the index.
+    """Return an embedder by name; `lsa` is stored with the index or built from its documents.
 
-    names: all that the operator names; another name was read from a folder, and is refused unless the operator allows
-    it. most: of a service, keep so many answers, in memory alone; None: all, on disk.
+    `names` are all embedders that the operator names. Any other name was read from a folder and raises DataError unless
+    the operator allows it. `most` limits the vectors that a service keeps, in memory; None keeps all on disk.
     """
     check_name(name)
     if name not in names:
@@ -59,7 +59,7 @@ def find_embedder(name: str, index: Index, names: Sequence[str], *, most: int | 
 
 
 def require_allowed(name: str) -> None:
-    """Refuse an embedder that a folder names and the operator does not: it may be an address, or a path, of anybody's.
+    """Raise DataError for an embedder that a folder names but the operator does not: it may be anyone's.
 
     `lsa` and `static` are always allowed: they are in the index itself, and in an installed package.
     """
@@ -73,12 +73,12 @@ def require_allowed(name: str) -> None:
 
 
 def _allowed() -> list[str]:
-    """What the operator allows folders to name, from the environment."""
+    """Return the names that the operator allows folders to use, from the environment."""
     return [each.strip() for each in os.environ.get(ALLOW, "").split(",") if each.strip()]
 
 
 def _allows(entry: str, name: str) -> bool:
-    """Whether an entry of the list is an embedder's name, or its address without the model, or that one's origin."""
+    """Return whether a list entry is an embedder's name, its address without the model, or its origin."""
     if entry == name:
         return True
     try:
@@ -91,9 +91,10 @@ def _allows(entry: str, name: str) -> bool:
 
 
 def _has_key(name: str, names: Sequence[str]) -> bool:
-    """Whether an embedder is sent the key.
+    """Return whether an embedder is sent the key.
 
-    It belongs to one origin: that of the first address that the operator names, or else the first that is allowed.
+    The key belongs to one origin: that of the first address that the operator names, or else of the first that is
+    allowed.
     """
     named, allowed = ([each for each in own if each.startswith(("http://", "https://"))] for own in (names, _allowed()))
     if named:
@@ -103,7 +104,10 @@ def _has_key(name: str, names: Sequence[str]) -> bool:
 
 @lru_cache(4)
 def _started(name: str, keyed: bool, most: int | None) -> Embedder:
-    """An embedder that does not depend on an index; it is started once. keyed: whether a service is sent the key."""
+    """Return an embedder that does not depend on an index, loaded once.
+
+    `keyed` says whether a service is sent the key.
+    """
     kind, _, rest = name.partition(":")
     if kind == "static":
         from querywise.retrieval.embedders.static import StaticEmbedder
@@ -119,7 +123,7 @@ def _started(name: str, keyed: bool, most: int | None) -> Embedder:
 
 
 def embedded(embedder: Embedder, texts: Sequence[str], *, name: str, dimension: int | None = None) -> Floats:
-    """The vectors of some texts, checked: one for each, of one dimension, finite, of a length to compute with."""
+    """Return the vectors of some texts, after checking their number, dimension and values."""
     found = np.asarray(embedder(texts), dtype=np.float64)
     if found.ndim != 2 or len(found) != len(texts) or (len(texts) and not found.shape[1]):
         raise DataError(f"{name}: {len(texts)} texts became {found.shape}; expected a vector for each of them.")

@@ -1,9 +1,9 @@
-"""Vectors from a service: any address that answers as OpenAI's `/v1/embeddings` does.
+"""Vectors from a service: any address that responds like OpenAI's `/v1/embeddings`.
 
-Texts are sent in batches; an answer that is late or says that the service is busy is asked for again, later each time.
-What has been answered is kept on disk by address, model and text, a file for each batch, written whole: a run that is
-cut short loses at most one batch. A key is read from the environment, is sent as the bearer token, and is written
-nowhere. An answer may have as many bytes and numbers as the vectors of so many texts need, and no more.
+Texts are sent in batches; late or busy responses are retried, with growing pauses. Responses are cached on disk by
+address, model and text, one file per batch, written atomically: an interrupted run loses at most one batch. The key is
+read from the environment, sent as a bearer token, and never written. A response may contain only as many bytes and
+numbers as the vectors of its texts need.
 """
 
 from __future__ import annotations
@@ -29,19 +29,24 @@ from querywise.runtime.values import Json
 
 KEY = "QUERYWISE_EMBEDDINGS_KEY"
 _BATCH = 64  # texts in a request
-_MOST_NUMBERS = 16_384  # of a vector, where its dimension is not known yet
-_NUMBER = 32  # bytes of one in JSON, with blanks
-_AROUND = 1_024  # bytes of an answer beside the numbers, for each text
-_MARKS = 16  # commas and brackets beside those of the numbers, for each text
+_MOST_NUMBERS = 16_384  # in a vector of unknown dimension
+_NUMBER = 32  # bytes of a number in JSON, with spaces
+_AROUND = 1_024  # bytes of a response besides the numbers, for each text
+_MARKS = 16  # commas and brackets besides those of the numbers, for each text
 
 
 class RemoteEmbedder:
     """An address, whose part after # is the name of the model.
 
-    timeout: seconds to wait for a sign of the service. deadline: seconds in which the whole answer must have come.
-    attempts: how often a batch is asked for. pause: seconds before the second time, twice as many before each further
-    one. cache: the folder of kept answers; None is `default_cache`. most: keep so many, in memory alone, instead.
-    keyed: whether the service is sent the key.
+    Args:
+        address: the address.
+        timeout: seconds to wait for a sign of the service.
+        deadline: seconds within which the whole response must arrive.
+        attempts: the maximum number of requests for a batch.
+        pause: seconds before the second attempt, doubled before each further one.
+        cache: the folder of cached responses; None means `default_cache`.
+        most: keep only this many vectors, in memory.
+        keyed: whether the service is sent the key.
     """
 
     def __init__(
@@ -64,7 +69,7 @@ class RemoteEmbedder:
         self._kept = KeptVectors(default_cache() if cache is None else cache, f"{self._where}#{self._model}", most)
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
-        """One row per text; what was answered before is not asked for again."""
+        """Return one row per text; cached texts are not requested again."""
         known = self._kept.found(text for text in texts if text.strip())
         wanted = [text for text in dict.fromkeys(texts) if text.strip() and text not in known]
         batches = [wanted[first : first + _BATCH] for first in range(0, len(wanted), _BATCH)]
@@ -80,7 +85,7 @@ class RemoteEmbedder:
         return found
 
     def _asked(self, texts: Sequence[str]) -> Singles:
-        """The vectors of one batch."""
+        """Return the vectors of one batch."""
 
         def request() -> HttpResponse:
             return self._request(texts)
@@ -99,7 +104,7 @@ class RemoteEmbedder:
 
     @property
     def _width(self) -> int:
-        """The most numbers that a vector may have."""
+        """The highest possible dimension of a vector."""
         return self._kept.dimension or _MOST_NUMBERS
 
     def _vectors(self, answer: HttpResponse, count: int) -> Singles:
@@ -118,7 +123,7 @@ class RemoteEmbedder:
         return found
 
     def _check_marks(self, content: bytes, count: int) -> None:
-        """Refuse JSON of many more values than the vectors have, before any is made an object of."""
+        """Raise ValueError for JSON with many more values than the vectors have, before it is parsed."""
         if content.count(b",") > count * (self._width + _MARKS) or (
             content.count(b"[") + content.count(b"{") > (count + 1) * _MARKS
         ):
@@ -126,17 +131,17 @@ class RemoteEmbedder:
 
 
 def check_address(address: str) -> SplitResult:
-    """The parts of an address; one that cannot be asked is refused."""
+    """Return the parts of an address. Raise DataError if it is invalid."""
     return check_service_address(address, KEY, "http://localhost:8080/v1/embeddings#MODEL")
 
 
 def default_cache() -> Path:
-    """Where answers are kept unless another folder is named."""
+    """Return the default folder for cached responses."""
     return cache_folder() / "embeddings"
 
 
 def _rows(answer: Json, count: int) -> list[Json]:
-    """The vectors of an answer in the order of the texts."""
+    """Return the vectors in a response, in the order of the texts."""
     data = answer["data"] if isinstance(answer, dict) else None
     if not isinstance(data, list) or len(data) != count:
         found = len(data) if isinstance(data, list) else "no"
@@ -153,7 +158,7 @@ def _rows(answer: Json, count: int) -> list[Json]:
 
 
 def _table(rows: list[Json]) -> Singles:
-    """The vectors as a table; anything but lists of so many finite numbers each is an error."""
+    """Return the vectors as a table. Raise ValueError unless all are lists of equally many finite numbers."""
     kinds = {type(number) for row in rows if isinstance(row, list) for number in row}
     if not all(isinstance(row, list) for row in rows) or not kinds <= {int, float}:
         raise ValueError("a vector is no list of numbers")

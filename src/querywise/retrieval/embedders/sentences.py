@@ -1,4 +1,4 @@
-"""Models of the library sentence-transformers, by their name or folder; without code and pickles of the model's own."""
+"""Models of the library sentence-transformers, by name or folder, without the model's own code or pickles."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import read_regular_file
 
-# Modules that import nothing by a name in the folder, in the places where versions of the library have had them.
+# Module types that import nothing by a name in the folder, under their paths in all versions of the library.
 _MODULE = re.compile(r"sentence_transformers\.(?:[a-z_]+\.)*(Transformer|Pooling|Normalize|Dense)(?:\.\1)?")
 _ACTIVATION = re.compile(r"torch\.nn\.modules\.(activation|linear)\.[A-Za-z0-9]+")  # of Dense, which imports it
-_PICKLES = "pytorch_model*.bin"  # the library takes them where there is no model.safetensors
+_PICKLES = "pytorch_model*.bin"  # used by the library if there is no model.safetensors
 _MOST_BYTES = 10_000_000  # of modules.json
 
 
 class SentenceEmbedder:
-    """A model of sentence-transformers; it is downloaded, if its name is not a folder, when it is first used."""
+    """A sentence-transformers model; unless its name is a folder, it is downloaded on first use."""
 
     def __init__(self, model: str) -> None:
         if Path(model).is_dir():
@@ -34,7 +34,7 @@ class SentenceEmbedder:
                 "brings PyTorch along, which is large, and is therefore no extra of querywise."
             ) from None
         try:
-            # Weights in other files than .safetensors are pickles, which can run any code when they are loaded.
+            # Weights in files other than .safetensors are pickles, which can run any code when loaded.
             self._model = SentenceTransformer(
                 model, trust_remote_code=False, model_kwargs={"use_safetensors": True, "trust_remote_code": False}
             )
@@ -42,15 +42,15 @@ class SentenceEmbedder:
             raise DataError(f"sentence-transformers:{model}: the model cannot be loaded ({error}).") from None
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
-        """One row per text."""
+        """Return one row per text."""
         found = self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
         return np.asarray(found, dtype=np.float64)
 
 
 def check_model_folder(folder: Path) -> None:
-    """Refuse a model that could run code: classes of its own, or weights that are pickles.
+    """Raise DataError for a model that could run code: custom classes, or pickled weights.
 
-    The library imports any class that the folder of a model names, and some modules import further ones.
+    The library imports any class that a model's folder names, and some modules import further ones.
     """
     found = _read(folder, "modules.json")
     modules = found if isinstance(found, list) else [found]
@@ -63,7 +63,7 @@ def check_model_folder(folder: Path) -> None:
 
 
 def _harm(folder: Path, module: object) -> str | None:
-    """What a module could do beside what it is for; None if nothing."""
+    """Return what a module could do besides its purpose, or None."""
     kind, place = (module.get("type"), module.get("path", "")) if isinstance(module, dict) else (module, "")
     found = _MODULE.fullmatch(kind) if isinstance(kind, str) else None
     if found is None:

@@ -1,7 +1,7 @@
-"""A table with a vector for every token, and the mean over a text's tokens as its vector: quick, without a network.
+"""Static embeddings: a text's vector is the mean of its tokens' vectors from a table, fast and without a network.
 
 The files are those of the package wordllama (the extra `static`), or any tokenizer of the library tokenizers (.json)
-beside a .safetensors file with one table.
+with a .safetensors file that holds one table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORDLLAMA = ("tokenizers/l2_supercat_tokenizer_config.json", "weights/l2_superc
 
 
 class StaticEmbedder:
-    """The mean of the vectors of a text's tokens; zeros for a text without any."""
+    """The mean of the vectors of a text's tokens; zeros for a text without tokens."""
 
     def __init__(self, tokenizer: Path, table: Path) -> None:
         self._tokenizer = _tokenizer(tokenizer)
@@ -36,7 +36,7 @@ class StaticEmbedder:
 
     @staticmethod
     def from_folder(folder: str | None) -> StaticEmbedder:
-        """The files in a folder; None: those of the package wordllama."""
+        """Return the embedder with the files in a folder, or with those of the package wordllama for None."""
         if folder is None:
             found = find_spec("wordllama")
             places = [] if found is None else list(found.submodule_search_locations or [])
@@ -48,7 +48,7 @@ class StaticEmbedder:
         return StaticEmbedder(*(_only(Path(folder), pattern) for pattern in ("*.json", "*.safetensors")))
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
-        """One row per text."""
+        """Return one row per text."""
         rows = np.zeros((len(texts), self._table.shape[1]))
         try:
             every = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
@@ -67,7 +67,7 @@ def _only(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _tokenizer(path: Path) -> Any:  # the library comes without types
+def _tokenizer(path: Path) -> Any:  # the library has no types
     try:
         from tokenizers import Tokenizer
     except ImportError:
