@@ -49,17 +49,21 @@ class Peer(OneModel):
 
     A subclass defines how a forest is grown and scores.
 
-    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
-    `patience` trees.
-    depth: at most so many splits between the root and a leaf, from 1 to 16.
-    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
-    patience: after so many trees without a rise training stops, from 1 up.
-    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
-    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on.
-    threads: how many it uses; None: all cores.
-    seed: the same seed gives the same trees; from 0 up.
+    Args:
+        trees: the maximum number of trees, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has
+            not risen for `patience` trees.
+        depth: the maximum number of splits between the root and a leaf, from 1 to 16.
+        learning_rate: the share of its step that a tree takes; above 0 and up to 1.
+        patience: training stops after this many trees without a rise, from 1 up.
+        stop_at: the k of NDCG@k that decides when to stop, from 1 up.
+        bag: the number of forests, from 1 up, whose mean score is used, grown with seeds from `seed` on.
+        threads: the number of threads; None means all cores.
+        seed: the same seed gives the same trees; from 0 up.
 
-    Refused: with DataError, a parameter out of its range. It is not saved or served.
+    Raises:
+        DataError: A parameter is out of its range.
+
+    It cannot be saved or served.
     """
 
     trees: int = 500
@@ -127,9 +131,10 @@ def installed(library: str) -> ModuleType:
 class XGBoost(Peer):
     """Boosted trees trained with XGBoost's ranking objectives: a `Peer`. Grades above 31 also raise DataError.
 
-    objective: what the trees optimize. For rank:map every grade above 0 is a 1.
-    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each tree
-    sees a random half of the features.
+    Args:
+        objective: what the trees optimize. For rank:map every grade above 0 counts as 1.
+        bag: the number of forests, from 1 up, whose mean score is used, grown with seeds from `seed` on; with several,
+            each tree sees a random half of the features.
     """
 
     _: KW_ONLY
@@ -179,9 +184,10 @@ class XGBoost(Peer):
 class CatBoost(Peer):
     """Symmetric boosted trees trained with CatBoost's YetiRank: a `Peer`.
 
-    depth: splits between the root and a leaf, from 1 to 16.
-    mode: what YetiRank optimizes: pairs near each other as in its paper, NDCG, or MAP, for which every grade above 0
-    is a 1.
+    Args:
+        depth: the number of splits between the root and a leaf, from 1 to 16.
+        mode: what YetiRank optimizes: pairs near each other as in its paper, NDCG, or MAP, for which every grade above
+            0 counts as 1.
     """
 
     _: KW_ONLY

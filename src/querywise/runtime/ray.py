@@ -67,8 +67,8 @@ class Cluster(Workers):
             There, the same querywise must be installed, and files must be found under the same paths.
 
     Raises:
-        ClusterError: When it is entered: Ray is not installed, the address is none or does not answer, or the machines
-            have another querywise.
+        ClusterError: When it is entered: Ray is not installed, the address is invalid or does not respond, or the
+            machines have another version of querywise.
 
     >>> from querywise import Cluster
     >>> Cluster("ray://head:10001").address  # nothing is asked before it is entered

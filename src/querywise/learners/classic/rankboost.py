@@ -39,10 +39,10 @@ class RankBoost(OneModel):
     """Boosted stumps on single features, each weighted by how well it orders pairs that are still in the wrong order.
 
     Args:
-        rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
-        thresholds: how many are tried on each feature, quantiles of its distinct training values.
+        rounds: the maximum number of stumps; with a validation set, those up to its highest MAP are kept.
+        thresholds: the number of thresholds to try on each feature, quantiles of its distinct training values.
         learning_rate: the share of its weight that a stump gets.
-        patience: training stops once validation MAP has not risen for so many rounds.
+        patience: training stops when validation MAP has not risen for this many rounds.
 
     A negative weight is a stump that prefers small values. `losses_` is the loss after each round, 1 before the first.
 

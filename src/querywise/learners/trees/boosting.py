@@ -80,20 +80,20 @@ class LambdaMART(OneModel):
     Any non-negative grade is allowed; the gain of a label is 2^label − 1, or its value if the data has gains.
 
     Args:
-        trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen
-            for `patience` trees.
-        leaves: at most so many in a tree, from 2 up.
-        learning_rate: the share of its step that a tree goes; above 0 and up to 1.
-        min_documents: at least so many training documents in a leaf, from 1 up.
-        patience: after so many trees without a rise training stops, from 1 up.
+        trees: the maximum number of trees, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has
+            not risen for `patience` trees.
+        leaves: the maximum number of leaves of a tree, from 2 up.
+        learning_rate: the share of its step that a tree takes; above 0 and up to 1.
+        min_documents: the minimum number of training documents in a leaf, from 1 up.
+        patience: training stops after this many trees without a rise, from 1 up.
         stop_at: the k of NDCG@k that decides when to stop, from 1 up.
         objective: what the trees optimize, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
-        bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each
-            tree sees a random share of the features. Each forest stops on its own.
+        bag: the number of forests, from 1 up, whose mean score is used, grown with seeds from `seed` on; with several,
+            each tree sees a random share of the features. Each forest stops on its own.
         prior: local models start from the global one's scores.
         base: a fitted LambdaMART whose scores to start from.
-        missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" refuses
-            NaN.
+        missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" raises
+            an error for NaN.
         threads: the number of threads, which the forests of a bag share; None means all cores, or one for a single
             small forest.
         seed: the same seed gives the same trees; from 0 up.
@@ -279,11 +279,11 @@ class TreeRegression(Estimator):
     """Boosted regression trees on squared errors, for real targets.
 
     Args:
-        trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and
-            stores in `tree_count_` how many it kept, which other fits can be given.
-        leaves: at most so many in a tree.
-        learning_rate: the share of its step that a tree goes.
-        min_documents: at least so many training documents in a leaf.
+        trees: the number of trees; `fit_watching` stops once the error on other data has not fallen for `patience`
+            trees, and stores in `tree_count_` how many it kept, which other fits can be given.
+        leaves: the maximum number of leaves of a tree.
+        learning_rate: the share of its step that a tree takes.
+        min_documents: the minimum number of training documents in a leaf.
         seed: the same seed gives the same trees.
 
     Fitting again on the same array of features does not sort them into bins again.

@@ -37,7 +37,10 @@ class QueryContext(OneModel):
     ties half); the list's *length*; and with a `view`, the query's coordinates in it. A feature that is the same for
     all candidates of a query has z 0 and rank ½. Scoring one document requires the whole list.
 
-    columns: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
+    Args:
+        learner: the learner.
+        columns: which of the groups mean, spread, z, rank and length to add; z alone did best on validation data.
+        view: a view whose coordinates are added with the group view.
     """
 
     learner: Learner
