@@ -64,7 +64,7 @@ _KERNELS = ("retrieval.score_kernels.add_high", "learners.ranksvm.local_kernels.
 QUERY = "open a zip file"  # the first search
 _TIMES = "demo.json"  # in the folder of cached files
 _KINDS = [f"{methods}-{folds}" for methods in ("few", "all") for folds in range(1, 6)]  # of runs that are timed
-_FIRST, _WIDE = 5, 70  # documents of that search, and characters of each
+_FIRST, _WIDE = 5, 64  # documents of that search, and characters of each
 GAMMA, PENALTY = 4.0, 0.03  # of the adapter; to choose them, as `--adapt auto` does, takes longer than all the rest
 _KNN_GRID = {"l2": (0.1,), "k": (0.2, 0.35), "prior_l2": (0.0, 0.5), "view": ("top-mean", "gradient:text")}
 # Small grids, so that it takes a minute; curvature and views are shared between settings.
@@ -185,7 +185,9 @@ def _served(plain: Folds) -> tuple[Compared, Any]:
 def _searched(pages: Index, ranker: Any) -> list[RenderableType]:
     """A search in whole pages, by the ranker and by words alone."""
     best = answer(pages, QUERY, ranker=ranker, vector=query_vector(pages, QUERY))[:_FIRST]
-    shown = [each._replace(title="", snippet=textwrap.shorten(each.snippet, _WIDE, placeholder="…")) for each in best]
+    first = [each.snippet.partition(". ")[0].rstrip(".") for each in best]  # sentences
+    cut = [textwrap.shorten(each, _WIDE, placeholder="…") for each in first]
+    shown = [each._replace(title="", snippet=sentence) for each, sentence in zip(best, cut, strict=True)]
     by_words = ", ".join(each.document for each in answer(pages, QUERY, top=_FIRST))
     return [
         f'"{QUERY}" in the documentation of this Python, {len(pages):,} pages:',
