@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Nothing that takes time to import is imported before a command needs it."""
+"""The command line: parse, call, print. Slow imports are delayed until a command needs them."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ __all__ = [
 
 def main() -> None:
     """Run the command line."""
-    # LightGBM's threads that spin while they wait halve its speed on a machine with anything else to do.
+    # LightGBM's spinning threads halve its speed on a machine that is otherwise busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     usual = warnings.showwarning
 
     def show(message: Warning | str, *more: Any, **others: Any) -> None:
-        """A hint is a line for people; any other warning is shown as usual."""
+        """Print a hint as one line; show other warnings as usual."""
         if isinstance(message, Hint):
             how = " On the command line: --set NAME=VALUE." if isinstance(message, EdgeHint) else ""
             sys.stderr.write(f"hint: {printable(str(message))}{how}\n")
@@ -64,17 +64,17 @@ def main() -> None:
             usual(message, *more, **others)
 
     warnings.showwarning = show
-    sys.stdout = sys.stdout or open(os.devnull)  # noqa: SIM115 - if closed: writing is an OSError, as on a full disk
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - if closed: nobody is told
+    sys.stdout = sys.stdout or open(os.devnull)  # noqa: SIM115 - if closed: writing raises OSError, as on a full disk
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - if closed: messages are lost
     try:
         commands()()
-    except OSError as error:  # of --help and --version, which no command guards
+    except OSError as error:  # of --help and --version, which are not guarded
         sys.exit(f"error: the output could not be written ({error.strerror or error}).")
 
 
 @functools.cache
 def commands() -> Callable[[], None]:
-    """All commands, from the signatures of their functions; called, it runs the one that the arguments name."""
+    """Return all commands, from the signatures of their functions; calling it runs the one named by the arguments."""
     return typer.main.get_command(app)
 
 
@@ -82,9 +82,8 @@ def commands() -> Callable[[], None]:
 def doctor(as_json: AsJson = False) -> None:
     """Check this installation: versions, cores, memory, caches, and whether every package works.
 
-    Packages are imported and tried in other processes, without the network.
-    Ends with 0 if all that is required works, else with 1.
-    Optional parts that are missing come with the line that installs them.
+    Packages are imported and tried in other processes, without the network. Exits with 0 if all required packages work,
+    else with 1. Missing optional parts are listed with the command that installs them.
     """
     from querywise.jobs.doctor import as_json as in_json
     from querywise.jobs.doctor import lines, run

@@ -1,4 +1,4 @@
-"""The command for those who want adapted query vectors and nothing else."""
+"""The command that only adapts query vectors."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _kind(text: str) -> Kind:
 
 
 def _applied(adapter: AdaptedVectors, queries: Path | None, out: Path | None, *, exported: bool) -> JsonObject:
-    """Write adapted vectors, where they are asked for."""
+    """Write adapted vectors, if requested."""
     from querywise.jobs.adapt import apply
 
     if queries is None:

@@ -1,4 +1,4 @@
-"""The command that makes judgments of a click log."""
+"""The command that derives judgments from a click log."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def clicks(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make judgments of a click log, with their standard errors.
+    """Derive judgments from a click log, with standard errors.
 
     Compares click models on later pages, and says whether the log can tell position bias from relevance.
     If it can, judgments are freed of the bias; if not, they are clicks over impressions, and it says what would help.

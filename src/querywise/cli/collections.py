@@ -1,4 +1,4 @@
-"""Commands on text: from documents, queries and judgements to features, an index, and search results."""
+"""Commands on text: from documents, queries and judgments to features, an index, and search results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Searched(TypedDict, total=False):
-    """How candidates are found, as `answer` takes it."""
+    """How candidates are retrieved, as keyword arguments of `answer`."""
 
     top: int | None
     vector_top: int | None
@@ -57,8 +57,8 @@ def features(
 ) -> None:
     """From text to LETOR files: BM25's candidates for every judged query, each with the 25 rankers' scores.
 
-    With vectors also what these find, and how similar each document is. The folder can be given to fit, compare and
-    reproduce as it is.
+    With vectors, adds the documents that these find, and the similarity of each document. The folder can be given
+    directly to fit, compare and reproduce.
     """
     from dataclasses import asdict
 
@@ -101,10 +101,10 @@ def fields(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find what each field of the documents is: text, keyword, number, date; write fields.toml, to be edited.
+    """Detect the type of each field of the documents: text, keyword, number, date; write fields.toml, to be edited.
 
-    All commands read fields.toml beside the documents. Without it they use what is found, and say so.
-    With --engine, the fields as an engine indexes them and computes features of them.
+    All commands read fields.toml beside the documents. Without it they use the detected types, and say so. With
+    --engine, write the fields as an engine indexes them and computes features from them.
     """
     if engine is not None:
         from querywise.jobs.log import write_fields_for
@@ -156,7 +156,7 @@ def index(
 ) -> None:
     """Index documents, so that they can be searched.
 
-    With --vectors or --embed their vectors are kept with it, for models that were trained with vectors.
+    With --vectors or --embed, their vectors are stored too, for models that were trained with vectors.
     """
     from querywise.retrieval.index import check_index_folder, save_index
     from querywise.retrieval.indexed_vectors import vectors_of
@@ -224,7 +224,7 @@ def search(
 
 
 def _as_trained(index: Index, model: Path, query: str, embed: list[str] | None) -> Searched:
-    """How a model's candidates are found: to its depths in training, and by the query's vector if it has one."""
+    """Return how a model's candidates are retrieved: to its depths in training, and by the query's vector if used."""
     from querywise.data.run_columns import run_columns
     from querywise.retrieval.embedding import query_vector
     from querywise.retrieval.features import trained_depths
@@ -279,8 +279,8 @@ def convert(
 ) -> None:
     """Write feature files as shards: Parquet files of whole queries, with feature names and checksums.
 
-    Files are read one at a time, so the data may be larger than memory. The folder can be given to the other commands
-    as it is.
+    Files are read one at a time, so the data may be larger than memory. The folder can be given directly to the other
+    commands.
     """
     from querywise.data.parquet.tables import LogColumns
     from querywise.data.parquet.writing import convert as converted

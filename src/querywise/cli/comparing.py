@@ -169,7 +169,7 @@ def compare(
 
 
 def _check_plain(how: Retrieval, *, plain: bool) -> None:
-    """Refuse to compare with vectors as they are where none learn."""
+    """Raise DataError for a comparison with plain vectors if none learn."""
     if plain and (how.adapt == "off" or not how.by_vectors):
         raise DataError(
             f"--plain: query vectors do not learn here ({'--adapt off' if how.by_vectors else 'there are none'})."
@@ -201,7 +201,7 @@ def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) 
 
 
 _DRAWN = ("geng2008", "lin2011", "zha2006", "hoi2008", "vectors", "curves", "msrd")  # with figures
-_OF_VECTORS = ["hybrid", "vectors", "peers", "curves", "msrd"]  # what is made anew from words and vectors
+_OF_VECTORS = ["hybrid", "vectors", "peers", "curves", "msrd"]  # reproduced from words and vectors
 
 
 @command
@@ -289,7 +289,7 @@ def reproduce(
 
 
 def _require_known(what: str, known: Collection[str]) -> None:
-    """Refuse what is not there, and what draws figures where nothing can: now, and not after hours."""
+    """Raise DataError for an unknown paper, or for figures without Matplotlib: now, and not after hours."""
     from querywise.display.tables import MATPLOTLIB
 
     if what not in known:
@@ -306,7 +306,7 @@ def _folds(
     *,
     candidates: str = "found",
 ) -> Folds:
-    """The folds of a set, by words or with vectors."""
+    """Return the folds of a set, by words or with vectors."""
     from querywise.retrieval.reading import folds_of
 
     return folds_of(data, queries, retrieval=one_embedder(retrieval_from(vectors, embed, candidates=candidates)))
@@ -315,7 +315,7 @@ def _folds(
 def _adapting(
     data: Path, queries: Path | None, vectors: list[Path] | None, embed: list[str] | None, candidates: str
 ) -> tuple[Folds, Adaptation | None]:
-    """The folds of a collection by vectors as they are, and how these learn."""
+    """Return the folds of a collection with plain vectors, and how these learn."""
     from querywise.retrieval.reading import folds_from_text
 
     how = one_embedder(retrieval_from(vectors, embed, adapt="auto", candidates=candidates))
@@ -323,7 +323,7 @@ def _adapting(
 
 
 def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:
-    """Sets by name, each with its vectors after a colon or without."""
+    """Return sets by name, each with its vectors after a colon or without."""
     from querywise.retrieval.reading import folds_of
     from querywise.retrieval.stdlib import NAME
 
@@ -359,7 +359,7 @@ def demo(
     from querywise.jobs.origins import begun
 
     parts = run(out, folds=folds, everything=everything, origin=begun("demo", "stdlib"))
-    while True:  # a part is printed once nothing is drawn any more
+    while True:  # print each part once no progress is drawn
         with shown(quiet=quiet), without_hints():
             things = next(parts, None)
         if things is None:

@@ -1,4 +1,4 @@
-"""The commands that read an experiment with users, and put the better model in place."""
+"""The commands that read an experiment with users, and promote the better model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def online(
 ) -> None:
     """Say which of two interleaved models users prefer, as often as you like.
 
-    Wrong in at most 5 % of experiments with equal models, however often and whenever one looks.
+    It errs in at most 5 % of experiments with equal models, however often and whenever you look.
     """
     from querywise.jobs import online as job
     from querywise.runtime.files import atomic_text, check_writable
@@ -124,7 +124,7 @@ def promote(
     back: Annotated[bool, typer.Option("--back", help="Put the model from before in its place again.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Put a model in the place of another in one step, or back; a running service takes it up.
+    """Replace a model by another in one step, or undo that; a running service reloads it.
 
     The model that was there is kept beside, in a folder whose name ends in .previous.
     """

@@ -38,7 +38,7 @@ def log(
 ) -> None:
     """Log the features that an engine computes for judged queries, in a Parquet file to train on.
 
-    The engine is asked and nothing is written there. A model that is trained on the file is exported with the same
+    The engine is only queried; nothing is written there. A model that is trained on the file is exported with the same
     features, so it sees the same numbers when it is used.
     """
     from querywise.errors import DataError

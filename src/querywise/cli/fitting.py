@@ -86,8 +86,8 @@ def fit(
 ) -> None:
     """Train a ranker and save it.
 
-    With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
-    Of a text collection all judged queries are trained on, and parameters are chosen by cross-validation over them.
+    With validation data every parameter in the method's grid is tried and the best kept; without it, the defaults are
+    used. A text collection is trained on all its judged queries, with parameters chosen by cross-validation over them.
     --method auto takes the simplest of ranksvm, lambdamart and blend that cross-validation does not find worse.
     """
     from querywise.jobs.first_use import compiled_beside

@@ -87,10 +87,10 @@ def fuse(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Put the runs of several search engines together, and with judgements say whether learned weights help.
+    """Fuse the runs of several search engines and, with judgments, test whether learned weights help.
 
-    Without judgements the runs vote. With them every query is ranked by weights learned from other queries, beside
-    the votes and each run alone; what is best is written.
+    Without judgments the runs vote. With them every query is ranked by weights learned from other queries, beside the
+    votes and each run alone; the best method is written.
     """
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
     from querywise.evaluation.tuning import without_hints

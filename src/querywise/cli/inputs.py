@@ -24,7 +24,7 @@ _LARGEST_COLUMN = 1_000_000  # that may be named
 
 
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
-    """The options of query-dependent methods, as the methods take them: columns counted from 0."""
+    """Return the options of query-dependent methods as settings, with columns counted from 0."""
     fixed: JsonObject = {}
     for name, text, what in (("k", k, "queries"), ("clusters", clusters, "clusters")):
         if text is not None and text != "auto":
@@ -40,7 +40,7 @@ def local_settings(k: str | None, clusters: str | None, view: str | None, refere
 
 
 def feature_from(text: str) -> int | str:
-    """A feature by name, or by its number in the file, counted from 1."""
+    """Return a feature by name, or by its number in the file, counted from 1."""
     if is_whole(text.removeprefix("-").removeprefix("+")) and text[:2] != "-+":
         if int(text) < 1:
             raise DataError(f"--reference {text}: columns are numbered from 1.")
@@ -49,7 +49,7 @@ def feature_from(text: str) -> int | str:
 
 
 def columns_from(text: str) -> list[int]:
-    """Columns like `1-10,16`, counted from 1, as columns counted from 0."""
+    """Parse columns like `1-10,16`, counted from 1, to columns counted from 0."""
     found: list[int] = []
     for part in text.split(","):
         first, joined, last = part.strip().partition("-")
@@ -73,7 +73,7 @@ def retrieval_from(
     adapt: str = "off",
     candidates: str = "found",
 ) -> Retrieval:
-    """How candidates are found, from the options for it."""
+    """Return how candidates are retrieved, from the options."""
     from querywise.retrieval.reading import Retrieval
 
     spoken = None if language == "none" else language
@@ -82,7 +82,7 @@ def retrieval_from(
 
 
 def one_embedder(how: Retrieval) -> Retrieval:
-    """Refuse several embedders where no shares of them are chosen."""
+    """Raise DataError for several embedders if no shares of them are chosen."""
     if how.embedders > 1:
         given = [f"--vectors {each}" for each in how.vectors] + [f"--embed {each}" for each in how.embed]
         raise DataError(f"{' '.join(given)}: this command takes the vectors of one embedder. Name one.")
@@ -90,10 +90,12 @@ def one_embedder(how: Retrieval) -> Retrieval:
 
 
 class TrainingData(NamedTuple):
-    """The training part, the validation part where there is one, and what the model must remember of the data.
+    """The training part, the validation part if any, and what the model must record about the data.
 
-    whole: all queries of a text collection, which have no validation part. adapter: what moves the vectors of queries;
-    None where none are moved.
+    Attributes:
+        whole: Whether these are all queries of a text collection, without a validation part.
+        adapter: Adapts the vectors of queries; None if they are not adapted.
+
     """
 
     train: Training
@@ -114,7 +116,7 @@ def read_training(
     queries: Path | None,
     missing: Missing,
 ) -> TrainingData:
-    """What a ranker is fitted on."""
+    """Read the data that a ranker is fitted on."""
     from querywise.data.folds import make_folds
     from querywise.data.readers import FOLDER, TEXT, check_may_lack, open_features, read_features, reader_of
     from querywise.retrieval.reading import folds_of, is_collection, judged_from_text
@@ -162,7 +164,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 @contextlib.contextmanager
 def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
-    """Use the workers given, while the block runs."""
+    """Use the given workers inside the block."""
     if cluster is not None and memory is not None:
         raise DataError("--memory is for one machine; a cluster keeps to what Ray was started with.")
     budget = None if memory is None else bytes_from(memory)
@@ -182,7 +184,7 @@ def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
 
 
 def require_parts(data: Training, memory: str | None) -> None:
-    """Refuse a memory budget for data that is in memory whole."""
+    """Raise DataError for a memory budget if the data is all in memory."""
     if memory is not None and data.in_memory:
         raise DataError(
             "--memory is kept to on one set of shards as it is, without --features, --queries or --fold. `querywise "
@@ -191,7 +193,7 @@ def require_parts(data: Training, memory: str | None) -> None:
 
 
 def bytes_from(text: str) -> int:
-    """A number of bytes from texts like 4GB, 1.5g and 800 MB."""
+    """Parse a number of bytes from texts like 4GB, 1.5g and 800 MB."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     number = 0 if found is None else float(found[1]) * _UNITS[found[2].lower()]
     if number < 1:

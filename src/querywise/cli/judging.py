@@ -1,4 +1,4 @@
-"""The commands that make judgments, and say what they are worth."""
+"""The commands that create judgments and assess them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def agree(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say how far cheap labels agree with people's, and whether they may choose between systems.
+    """Measure how far cheap labels agree with human ones, and whether they may decide between systems.
 
     Agreement by grade, kind of query, length of document, rank and system, with 95 % intervals by a bootstrap over
     queries.
@@ -168,10 +168,10 @@ def next(
     show: Annotated[int, typer.Option(min=0, help="Pairs to print, of those that come next.")] = 10,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say which documents to judge next to decide between systems, and where they stand by now.
+    """Choose the documents to judge next to decide between systems, and compare the systems so far.
 
-    Documents on which the rankings differ come first, drawn by chance with known probabilities, by which the
-    differences are corrected. Run it again after judging; the file of the draw stays as it is.
+    Documents on which the rankings differ come first, sampled with known probabilities, which correct the estimated
+    differences. Run it again after judging; the file of the draw stays as it is.
     """
     from querywise.jobs import next as job
 

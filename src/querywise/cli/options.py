@@ -1,4 +1,4 @@
-"""The command line itself, options that several commands share, and how a command fails and prints."""
+"""The command line itself, options shared by several commands, and how a command fails and prints."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 def say_renamed(names: Iterable[str | None], *, quiet: bool) -> None:
-    """One sentence on standard error for methods that were given by a former name."""
+    """Print one sentence to standard error for methods given by a former name."""
     from querywise.methods import current_name
 
     now = {name: current_name(name) for name in names if name is not None and current_name(name) != name}
@@ -202,7 +202,7 @@ def say_renamed(names: Iterable[str | None], *, quiet: bool) -> None:
 
 
 def measures_from(measures: str, former: str | None, *, quiet: bool) -> str:
-    """The names of measures, checked; the one that the former option --measure names is put first, which is said."""
+    """Return the checked names of measures; put the one of the former option --measure first, with a notice."""
     from querywise.measures.formulas import find_measure, find_measures
 
     names = [each.name for each in find_measures(measures)]
@@ -214,7 +214,7 @@ def measures_from(measures: str, former: str | None, *, quiet: bool) -> str:
 
 
 def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Bad input ends with exit code 2 and one message, an interrupt with 130 (SIGTERM: 143); none with a traceback."""
+    """End on bad input with exit code 2 and one message, on an interrupt with 130 (SIGTERM: 143); no tracebacks."""
 
     @functools.wraps(command)
     def guarded(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
@@ -240,12 +240,12 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
 
 
 def command(work: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Make a function a command of its name, guarded."""
+    """Register a function as a guarded command of its name."""
     return app.command()(guarded_command(work))
 
 
 def _interrupted(stop: KeyboardInterrupt) -> str:
-    """What is kept of work that was stopped, and the command that goes on with it."""
+    """Say what is kept of interrupted work, and which command continues it."""
     kept = getattr(stop, "__notes__", [])
     if not kept:
         return "interrupted; what was being written has not been changed."
@@ -254,9 +254,9 @@ def _interrupted(stop: KeyboardInterrupt) -> str:
 
 
 def _worded(error: QuerywiseError, options: Container[str]) -> str:
-    """What an error says, with a command's options in the place of arguments: `scores='a'` becomes `--scores a`.
+    """Return an error's message with a command's options instead of arguments: `scores='a'` becomes `--scores a`.
 
-    An option for an argument that the message does not name is added at its end.
+    An option for an argument that the message does not name is appended.
     """
     message, unsaid = str(error), []
     for argument in error.arguments:
@@ -283,11 +283,11 @@ def say(*things: RenderableType) -> None:
     """Print texts and tables."""
     console = _console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for thing in things:
-        console.print(thing, soft_wrap=isinstance(thing, str) and not sys.stdout.isatty())  # a command on one line
+        console.print(thing, soft_wrap=isinstance(thing, str) and not sys.stdout.isatty())  # commands stay on one line
 
 
 def _console(**how: Any) -> Console:
-    """A console that shows texts as they are, unprintable characters escaped: what it prints may be anybody's data."""
+    """Return a console that prints texts literally, with unprintable characters escaped: they may be anybody's data."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Commands that use a ranker, and look at what it does."""
+"""Commands that apply a ranker, and inspect it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rank(
 
     An output that ends in .trec or .run becomes a TREC run, one that ends in .parquet a folder with a Parquet file for
     each part of the data; any other holds one score per line, in the order of the rows. Shards are ranked one by one:
-    but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on
+    but for a TREC run, there may be more of them than memory holds. With Parquet output, an interrupted run continues
     where it stopped.
     """
     from querywise.contracts.asking import missing_for
@@ -96,10 +96,10 @@ def evaluate(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure how good scores are; of several, whether each differs from the first.
+    """Evaluate scores; of several sets, test whether each differs from the first.
 
-    Runs are measured against all judgements, as trec_eval -c does: a judged query that is not in a run counts 0. Take
-    --flavour trec for its very numbers.
+    Runs are evaluated against all judgments, as trec_eval -c does: a judged query that is not in a run counts 0. Use
+    --flavour trec to get its exact numbers.
     """
     from querywise.evaluation.significance import find_test
     from querywise.jobs.evaluate import run
@@ -142,7 +142,7 @@ def explain(
     queries: options.Queries = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show which training queries or local models answer a query, or why one document is above another."""
+    """Show which training queries or local models score a query, or why one document is above another."""
     from querywise.contracts.asking import missing_for
     from querywise.explanations.explain import as_dict, why
     from querywise.explanations.explain import explain as explained
@@ -172,7 +172,7 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="One method, to list its settings.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """What can be fitted or compared with, one line each; of one method, everything that can be set."""
+    """List the methods that can be fitted or compared, one per line; for one method, list its settings."""
     from querywise.methods import METHODS, PEERS, find_method
     from querywise.report.terminal import plain_table
 

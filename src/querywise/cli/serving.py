@@ -80,7 +80,7 @@ def serve(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Answer ranking requests over HTTP, with a page at / to look at the model; one replaced on disk is taken up.
+    """Serve ranking requests over HTTP, with a page at / to inspect the model; one replaced on disk is reloaded.
 
     With --pairs the page is for judging instead, by people with names: see docs/judging.md.
     """
@@ -114,7 +114,7 @@ def serve(
     from querywise.service.service import Service
 
     if judge is not None:
-        JudgementFile.opened(judge, token)  # what is wrong with it is said before anything is loaded
+        JudgementFile.opened(judge, token)  # report problems with it before anything is loaded
     limits = Limits(int(max_body * 1e6), max_documents, seconds=timeout)
     with tempfile.TemporaryDirectory() as place:
         with shown(quiet=quiet):
@@ -189,7 +189,7 @@ def gateway(
 
 
 def _prepared(token_file: Path | None, against: Path | None, log: Path | None, *, quiet: bool) -> str | None:
-    """The token of a service that is to begin; its log goes to standard error."""
+    """Return the token of a service about to start; its log goes to standard error."""
     import logging
 
     if against is not None and log is None:
@@ -255,9 +255,9 @@ def _lookup(
 
 
 def _retraining(model: Path, lookup: Lookup, judge: Path) -> str | None:
-    """The command that trains the model anew, on what was judged here beside what it learned from.
+    """Return the command that retrains the model, on the new judgments beside its original data.
 
-    Words in capitals stand for what is not known here.
+    Words in capitals stand for unknown values.
     """
     import shlex
 
@@ -288,7 +288,7 @@ def _retraining(model: Path, lookup: Lookup, judge: Path) -> str | None:
 
 
 def _method_words(notes: JsonObject) -> list[object]:
-    """The options for the method that was fitted, and for the settings that were not chosen among several."""
+    """Return the options for the fitted method, and for the settings that were not tuned."""
     from querywise.methods import METHODS, described
 
     method, chosen, tried = notes.get("method"), notes.get("parameters"), notes.get("tried")
@@ -351,9 +351,9 @@ def export(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write a model as a search engine reads it, with a check that the engine scores as querywise does.
+    """Write a model in a search engine's format, with a check that the engine scores as querywise does.
 
-    Query-dependent models come with a router: which model answers a query, and the request to the engine.
+    Query-dependent models come with a router that picks a query's model and builds the request to the engine.
     """
     from querywise.contracts.asking import missing_for
     from querywise.exports.targets import find_target

@@ -1,1 +1,1 @@
-"""One module per command's whole job."""
+"""The whole job of each command, one module per command."""

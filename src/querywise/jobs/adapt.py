@@ -1,4 +1,4 @@
-"""Query vectors that learn, and nothing else: the whole job of `querywise adapt`."""
+"""The job of `querywise adapt`: train an adapter of query vectors, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ check_export_folder = _FOLDER.check
 
 
 class LearnedAdapter(NamedTuple):
-    """An adapter, and what its folder must remember of the collection."""
+    """An adapter, and what its folder must record about the collection."""
 
     adapter: AdaptedVectors
     notes: JsonObject
 
 
 def learn(folder: Path, how: Retrieval, kind: Kind) -> LearnedAdapter:
-    """An adapter trained on all judged queries of a text collection."""
+    """Train an adapter on all judged queries of a text collection."""
     if not how.by_vectors:
         said = "Query vectors can only be adapted where documents have vectors; name them with vectors=FOLDER."
         raise DataError(said, arguments=("vectors", "embed"))
@@ -72,7 +72,7 @@ def _is_known(document: str, known: set[str], how: Retrieval) -> bool:
 
 
 def _groups(groups: tuple[str | None, ...] | None, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """A number per query, the same for queries of one group."""
+    """Return a number per query, the same for queries of one group."""
     names = [(None, row) if groups is None or groups[row] is None else (groups[row], -1) for row in range(count)]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return np.array([numbers[name] for name in names], np.int64)
@@ -84,7 +84,7 @@ def is_adapter(path: Path) -> bool:
 
 
 def read_adapter(folder: Path) -> AdaptedVectors:
-    """The adapter in a folder."""
+    """Read the adapter in a folder."""
     found: object = load(folder)
     if not isinstance(found, AdaptedVectors):
         raise DataError(f"{folder}: the model is a {type(found).__name__}; expected an adapter of query vectors.")
@@ -92,7 +92,7 @@ def read_adapter(folder: Path) -> AdaptedVectors:
 
 
 def apply(adapter: AdaptedVectors, queries: Path, out: Path) -> int:
-    """Write the adapted vectors of a `.npy` file, in its type; gives how many there are."""
+    """Write the adapted vectors of a `.npy` file, in its type; return their number."""
     if not queries.is_file():
         raise DataError(f"{queries}: there is no such file. Expected query vectors, a row each, in a .npy file.")
     table = read_npy(queries)[1]
@@ -109,7 +109,7 @@ def _write_npy(out: Path, table: Floats) -> None:
 
 
 def export(adapter: AdaptedVectors, folder: Path) -> None:
-    """Write the adapter's tables, and a script that needs numpy alone to use them."""
+    """Write the adapter's tables, and a script that applies them with numpy alone."""
     check_export_folder(folder)
     with atomic_folder(folder) as made:
         for name, content in transform_files(adapter).items():
@@ -117,14 +117,14 @@ def export(adapter: AdaptedVectors, folder: Path) -> None:
 
 
 def p_value(adapter: AdaptedVectors) -> float | None:
-    """The p of a paired t test over the cross-validated gains; None where there was no cross-validation."""
+    """Return the p of a paired t-test over the cross-validated gains; None without cross-validation."""
     if adapter.gain_ is None or not adapter.gain_error_:
         return None
     return float(2 * stdtr(max(adapter.teachers_ - 1, 1), -abs(adapter.gain_ / adapter.gain_error_)))
 
 
 def as_json(adapter: AdaptedVectors) -> JsonObject:
-    """What was learned."""
+    """Return the result as JSON."""
     return {
         "adapts": adapter.adapts,
         "queries": adapter.teachers_,

@@ -1,4 +1,4 @@
-"""The whole job of `querywise agree`: two files of labels, and what is known of their queries and documents."""
+"""The job of `querywise agree`: two files of labels, and facts about their queries and documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(
     measure: str = "ndcg@10",
     relevant_from: int = 1,
 ) -> Agreement:
-    """Compare cheap labels with people's."""
+    """Compare cheap labels with human ones."""
     name = find_measure(measure).name
     labels = read_grades(cheap), read_grades(human)
     named = [name_of(path) for path in runs]
@@ -49,7 +49,7 @@ def run(
 
 
 def _known(table: QueryTable | None) -> tuple[dict[str, str] | None, dict[str, int] | None]:
-    """The class of every query that has one, and how many words its text has."""
+    """Return the class of every query that has one, and the number of words of its text."""
     if table is None:
         return None, None
     classes = {query: each for query, each in zip(table.ids, table.classes or (), strict=False) if each}

@@ -1,4 +1,4 @@
-"""Boosts of fields learned from judged queries, and tested on others: the whole job of `querywise boosts`."""
+"""The job of `querywise boosts`: learn field boosts from judged queries, and test them on others."""
 
 from __future__ import annotations
 
@@ -33,18 +33,21 @@ from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject, json_text
 
 _L2 = (0.001, 0.01, 0.1, 1.0, 10.0)
-_COARSE, _FINE = (0.0, 0.25, 0.5, 2.0, 4.0), (0.7, 1.4)  # what a boost is multiplied by
+_COARSE, _FINE = (0.0, 0.25, 0.5, 2.0, 4.0), (0.7, 1.4)  # factors that a boost is multiplied by
 _TIES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-_PASSES = 6  # over all fields, at most
-_MOST = 2_000  # queries that a search looks at
+_PASSES = 6  # most passes over all fields
+_MOST = 2_000  # queries that a search uses
 
 
 @dataclass(frozen=True)
 class Learning:
     """How boosts are learned and tested.
 
-    forms: those that are compared. form: which of them is written; None is most_fields, unless another's gain over it
-    exceeds one standard error. measure: what is searched for and tested.
+    Attributes:
+        forms: The forms to compare.
+        form: The form to write; None is most_fields, unless another's gain over it exceeds one standard error.
+        measure: The measure to optimize and test.
+
     """
 
     forms: tuple[str, ...] = FORMS
@@ -64,12 +67,17 @@ class Learning:
 
 @dataclass(frozen=True)
 class LearnedBoosts:
-    """What came out.
+    """The learned boosts and their tests.
 
-    boosts: what is written, learned from all judged queries; every: the same of every form. equal, learned: by form,
-    the measure of every query by equal boosts and by boosts learned from other queries; own: by the user's. tests:
-    learned against equal boosts, and against the user's, of every form, under one correction. tokeniser: how text
-    became terms.
+    Attributes:
+        boosts: The boosts to write, learned from all judged queries.
+        every: The same for every form.
+        equal, learned: By form, the measure of every query with equal boosts, and with boosts learned from other
+            queries.
+        own: The measure with the user's own boosts.
+        tests: Learned against equal boosts, and against the user's, for every form, under one correction.
+        tokeniser: How text became terms.
+
     """
 
     boosts: Boosts
@@ -82,7 +90,7 @@ class LearnedBoosts:
     tokeniser: Tokeniser
 
     def as_json(self) -> JsonObject:
-        """As `boosts.json` has it: what is written, its requests, and how it was tested."""
+        """Return the content of `boosts.json`: the boosts, their requests, and the tests."""
         return {
             **self.boosts.as_json(),
             "requests": requests(self.boosts),
@@ -106,23 +114,23 @@ class LearnedBoosts:
         }
 
 
-EQUAL, OWN = "equal", "own"  # what learned boosts are tested against
+EQUAL, OWN = "equal", "own"  # baselines of the tests
 
 
 def requests(boosts: Boosts) -> JsonObject:
-    """The request of every engine that can add fields up so, by the engine's name."""
+    """Return the request of every engine that can combine fields this way, by the engine's name."""
     made = {name: each.request(boosts) for name, each in _searching().items() if each.request is not None}
     return {name: request for name, request in made.items() if request is not None}
 
 
 def indexes(names: Sequence[str], tokeniser: Tokeniser) -> JsonObject:
-    """What every engine's index needs to have our words, by the engine's name."""
+    """Return the index definition of every engine with our terms, by the engine's name."""
     layout = FieldLayout(Fields(tuple(FieldSpec(name, "text") for name in names)))
     return {name: each.index(layout, tokeniser) for name, each in _searching().items() if each.index is not None}
 
 
 def _searching() -> dict[str, ByFields]:
-    """The engines that search by boosts."""
+    """Return the engines that search by boosts."""
     known = {name: target.fields for name, target in TARGETS.items() if target.fields is not None}
     return {name: each for name, each in known.items() if each.request is not None}
 
@@ -165,7 +173,7 @@ def _tested(
 
 
 def _chosen(learned: dict[str, Floats]) -> str:
-    """The simplest form, unless another's mean gain over it on held-out queries exceeds one standard error."""
+    """Return the simplest form, unless another's mean gain on held-out queries exceeds one standard error."""
     best = MOST if MOST in learned else next(iter(learned))
     usual, highest = learned[best], 0.0
     for name, values in learned.items():
@@ -181,7 +189,7 @@ def _error(gain: Floats) -> float:
 
 @dataclass(frozen=True)
 class _Part:
-    """Queries of a judged set, their matches found by their ids."""
+    """Queries of a judged set, with their matches by id."""
 
     judged: Judged
     matches: FieldMatches
@@ -192,11 +200,11 @@ class _Part:
         return rows_of(self.judged.candidates.starts, np.array([place[query] for query in data.query_ids], np.int64))
 
     def measured(self, data: Judged, boosts: Boosts) -> Floats:
-        """The measure of every query of a part of the set."""
+        """Return the measure of every query of a part of the set."""
         return _measured(data, self.matches.select(self.rows(data)), self.measure, boosts)
 
     def learn(self, fold: Fold, asked: Learning) -> dict[str, Boosts]:
-        """Boosts of every form, from the training and the validation part."""
+        """Learn boosts of every form, from the training and the validation part."""
         names = self.matches.names
         bounded = partial(RankSVM, nonnegative=True)
         svm = tune(bounded, {"l2": _L2}, train=fold.train, valid=fold.valid, measure=self.measure).ranker
@@ -218,7 +226,7 @@ def _measured(data: Judged, matches: FieldMatches, measure: str, boosts: Boosts)
 
 
 def _of_form(boosts: Boosts, form: str) -> Boosts:
-    """The boosts of a sum in the place of another form's."""
+    """Convert the boosts of a sum to another form."""
     if form != COMBINED:
         return replace(boosts, form=form)
     most = {name: max(value, 1.0) if value else 0.0 for name, value in boosts.boosts.items()}
@@ -226,9 +234,9 @@ def _of_form(boosts: Boosts, form: str) -> Boosts:
 
 
 def _searched(score: Callable[[Boosts], Floats], starts: Sequence[Boosts]) -> Boosts:
-    """Boosts by coordinate search: from the best start, one boost or the tie breaker at a time, by factors.
+    """Search boosts by coordinates: from the best start, one boost or the tie breaker at a time, by factors.
 
-    A step is taken where its mean paired gain exceeds one standard error.
+    A step is taken if its mean paired gain exceeds one standard error.
     """
     values = [score(each) for each in starts]
     first = int(np.argmax([each.mean() for each in values]))
@@ -248,14 +256,14 @@ def _searched(score: Callable[[Boosts], Floats], starts: Sequence[Boosts]) -> Bo
 
 
 def _moves(boosts: Boosts, name: str | None, factors: Sequence[float]) -> Iterable[Boosts]:
-    """The same with one boost, or the tie breaker, changed."""
+    """Yield the boosts with one boost, or the tie breaker, changed."""
     if name is None:
         yield from (replace(boosts, tie=tie) for tie in _TIES if tie != boosts.tie)
         return
     now = boosts.boosts[name]
     others = [value for other, value in boosts.boosts.items() if value and other != name]
     for factor in factors:
-        value = now * factor if now else factor * min(others)  # a field that was left out comes back
+        value = now * factor if now else factor * min(others)  # a field that was dropped comes back
         if boosts.form == COMBINED and value:
             value = max(value, 1.0)
         if value != now and (value or others):
@@ -269,6 +277,6 @@ def write(learned: LearnedBoosts, out: Path) -> None:
 
 
 def said(learned: LearnedBoosts, measure: str) -> str:
-    """What was measured, in a sentence."""
+    """Describe the measurement in a sentence."""
     queries = counted(len(learned.judged), "judged query", "judged queries")
     return f"{measure} on {queries}, each ranked by boosts learned from others; paired t-tests, Holm for all of them."

@@ -1,4 +1,4 @@
-"""The whole job of `querywise clicks`: a log read, models compared, what it can tell, and judgments written."""
+"""The job of `querywise clicks`: read a log, compare models, assess the log, and write judgments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from querywise.errors import DataError
 from querywise.report.clicks import page_of
 from querywise.runtime.values import JsonObject
 
-_FEWEST = 10  # pages, to hold some out
+_FEWEST = 10  # pages needed to hold some out
 _MANY_DOCUMENTS = 1_000  # of one query
 
 
@@ -31,10 +31,15 @@ _MANY_DOCUMENTS = 1_000  # of one query
 class ClickOptions:
     """What to do with a log.
 
-    model: the one that judges; None chooses. actions: UBI's events that count as clicks. without_bots: leave out
-    sessions that no person is likely to have made. weights: whether queries weigh by certainty in training. borrow:
-    whether rare queries borrow: auto, where that predicts later clicks better; on or off. pairs: learn from pairs by
-    inverse propensity in the place of gains. device: the only one whose rows are read.
+    Attributes:
+        model: The model that judges; None chooses one.
+        actions: The UBI events that count as clicks.
+        without_bots: Drop sessions that are probably not of a person.
+        weights: Whether queries are weighted by certainty in training.
+        borrow: Whether rare queries borrow: auto, if that predicts later clicks better; on or off.
+        pairs: Learn from pairs by inverse propensity instead of gains.
+        device: Read only the rows of this device.
+
     """
 
     model: str | None = None
@@ -48,7 +53,7 @@ class ClickOptions:
 
 @dataclass(frozen=True)
 class LogFindings:
-    """What a log says. qualities: of every model, on the last fifth of the pages; empty of fewer than ten pages."""
+    """The findings on a log. `qualities` of every model are on the last fifth of the pages; empty for a short log."""
 
     log: Impressions
     bots: Bots
@@ -94,7 +99,7 @@ def write(
     report: bool = False,
     source: str = "",
 ) -> JudgmentCounts:
-    """Write the judgments, with what they belong to and with a page."""
+    """Write the judgments with everything that belongs to them, and a page."""
     beside = documents_beside(collection, features)
     human = human_grades(found.log, found.judgments, beside)
     page = page_of(found.log, found.qualities, found.known, found.judgments, found.told, source, human)
@@ -134,7 +139,7 @@ def _require_clicks(log: Impressions) -> None:
 
 
 def sentences(log: Impressions, bots: Bots, asked: ClickOptions) -> list[str]:
-    """What is to be known of the log, in sentences."""
+    """Summarize the log in sentences."""
     notes, found = log.notes, []
     queries, visits = len(np.unique(log.query)), np.unique(log.visits[log.visits >= 0])
     who = counted(len(visits), "session" if log.client is None else "client")

@@ -1,4 +1,4 @@
-"""The whole job of `querywise compare`: methods by name and other systems' scores, on folds, to a report."""
+"""The job of `querywise compare`: methods by name and other systems' scores, on folds, to a report."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ from querywise.runtime.values import Grid, JsonObject, Settings
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What is to be compared, and how.
+    """What to compare, and how.
 
-    scores: texts like `ours=run.trec`. measures: names with commas between; the first is what parameters are chosen by
-    and what the verdict is about. fixed: settings of all methods. curves: also with fewer training queries. plain: also
-    with query vectors as they are, where these learn. human: a file of judgements by people, of some of the queries:
-    these decide, and the labels of the data are taken for cheap ones.
+    Attributes:
+        scores: Texts like `ours=run.trec`.
+        measures: Names separated by commas; the first one chooses parameters and decides the verdict.
+        fixed: Settings of all methods.
+        curves: Also compare with fewer training queries.
+        plain: Also compare with plain query vectors, if these learn.
+        human: A file of human judgments of some of the queries: these decide, and the labels of the data are taken to
+            be cheap ones.
+
     """
 
     methods: tuple[str, ...]
@@ -75,15 +80,14 @@ def run(
     titles: Titles | None = None,
     clicks: HeldOut | None = None,
 ) -> tuple[Findings, Path | None]:
-    """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned.
+    """Compare; with an output folder, store finished results there, write a report and return its path.
 
-    Where learning curves are asked for, the report is there before they are, and is written again with them.
-
-    origin: what the report says of this run. titles: of documents, by their ids. clicks: what later clicks judge by,
-    where methods learn from clicks; the first method is compared with itself on clicks as they are.
+    If learning curves are requested, the report is written before them, and written again with them. `origin` describes
+    this run for the report, and `titles` are of documents, by id. `clicks` has the later clicks that judge methods
+    trained on clicks; the first method is compared with itself on raw clicks.
     """
     find_test(asked.test)
-    people = _people(asked)  # first: the file may be wrong
+    people = _people(asked)  # first: the file may be invalid
     chosen = [find_method(name, peers=True) for name in asked.methods]
     files = _files(asked, chosen)
     seeds = {method.name: _seeds(method, chosen, asked) for method in chosen}
@@ -127,7 +131,7 @@ def run(
 
 
 def _people(asked: CompareOptions) -> Grades | None:
-    """What people judged."""
+    """Read the human judgments, if any."""
     if asked.human is not None and asked.test != "t":
         said = f"test={asked.test!r}: with judgements by people the test is a t-test, test='t'."
         raise DataError(said, arguments=("test",))
@@ -135,7 +139,7 @@ def _people(asked: CompareOptions) -> Grades | None:
 
 
 def _plain(compared: Compared, learning: Mapping[str, Fit], folds: Folds, kept: Kept | None) -> Compared:
-    """The same methods where query vectors stay as they are."""
+    """Compare the same methods with plain query vectors."""
     announce("The same with query vectors as they are")
     with without_hints():
         return compare(
@@ -150,13 +154,13 @@ def _plain(compared: Compared, learning: Mapping[str, Fit], folds: Folds, kept: 
 def _found(
     compared: Compared, asked: CompareOptions, people: Grades | None, plain: Compared | None, clicks: HeldOut | None
 ) -> Findings:
-    """What was found, by people where they judged."""
+    """Return the findings, by human judgments if there are any."""
     human = None if people is None else by_humans(compared, people)
     return _debiased(findings(compared, asked.measure, test=asked.test, plain=plain, human=human), clicks)
 
 
 def _debiased(found: Findings, clicks: HeldOut | None) -> Findings:
-    """The same with whether debiasing matters, of methods that learn from clicks."""
+    """Add whether debiasing matters, if methods learn from clicks."""
     if clicks is None:
         return found
     judged = clicks.judged_by_people(found.compared.judged)
@@ -173,7 +177,7 @@ def _debiased(found: Findings, clicks: HeldOut | None) -> Findings:
 
 
 def _counts(folds: Folds) -> list[int]:
-    """The training queries of every fold. That they are too few for curves is said before anything is trained."""
+    """Return the training queries of every fold, announcing before training if they are too few for curves."""
     counts = training_queries(folds)
     if min(counts) < FEWEST:
         announce(
@@ -183,7 +187,7 @@ def _counts(folds: Folds) -> list[int]:
 
 
 def _files(asked: CompareOptions, chosen: Sequence[Method]) -> dict[str, Path]:
-    """The files of other systems' scores, by name; names are not those of methods."""
+    """Return the files of other systems' scores, by name; names must differ from those of methods."""
     files: dict[str, Path] = {}
     for name, path in map(_name_and_path, asked.scores):
         if name in files or name in {method.name for method in chosen}:
@@ -195,7 +199,7 @@ def _files(asked: CompareOptions, chosen: Sequence[Method]) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def _writing(out: Path | None) -> Iterator[None]:
-    """The folder is there, and no other comparison is written to it."""
+    """Create the folder, and lock it against other comparisons."""
     if out is None:
         yield
         return
@@ -206,7 +210,7 @@ def _writing(out: Path | None) -> Iterator[None]:
 
 
 def _seeds(method: Method, chosen: Sequence[Method], asked: CompareOptions) -> JsonObject:
-    """As many seeds for every method made of trees as for the one that has most, unless that is settled otherwise."""
+    """Give every method of trees as many seeds as the one with most, unless this is set otherwise."""
     bags = {each.name: each.settings["bag"].default for each in chosen if "bag" in each.settings}
     numbers = [bag for bag in bags.values() if isinstance(bag, int)]
     fair = "bag" not in asked.fixed and method.name in bags and bags[method.name] != max(numbers)
@@ -226,7 +230,7 @@ def _fixed(method: Method, asked: CompareOptions) -> JsonObject:
 
 
 def _settings(method: Method, asked: CompareOptions, seeds: JsonObject) -> JsonObject:
-    """Everything but the data that a method's result depends on."""
+    """Return everything but the data that a method's result depends on."""
     return {
         "method": method.name,
         "grid": {name: list(values) for name, values in method.grid.items()},
@@ -235,14 +239,14 @@ def _settings(method: Method, asked: CompareOptions, seeds: JsonObject) -> JsonO
         "defaults": {name: each.default for name, each in method.settings.items()},
         "measure": asked.measure,
         "flavour": asked.flavour,
-        "lists": "own",  # results from before a run's own list was measured are not used again
+        "lists": "own",  # invalidates results from before runs were evaluated on their own lists
     }
 
 
 def _given(files: Mapping[str, Path], folds: Folds) -> tuple[dict[str, Fit], dict[str, Run]]:
-    """Other systems, matched with the data once, before anything is trained; and those measured on their own lists.
+    """Match other systems with the data once, before training; return also runs evaluated on their own lists.
 
-    A run is measured on its own list where all that was judged is known: its documents need not be candidates.
+    A run is evaluated on its own list if all judgments are known: its documents need not be candidates.
     """
     if not files:
         return {}, {}

@@ -1,4 +1,4 @@
-"""Opening the judging page: the pairs to judge, their texts, and how judges' agreement is told."""
+"""Open the judging page: the pairs to judge, their texts, and how judges' agreement is computed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _standing(pairs: Path, judge: Path, runs: Sequence[Path], *, drawn: bool) ->
 
 
 def _pairs(path: Path) -> tuple[list[Pair], bool]:
-    """The pairs in the order of the file, and whether they are a draw."""
+    """Return the pairs in the order of the file, and whether they are a draw."""
     if is_draw(path):
         drawn = [(each.query, each.document) for each in read_draw(path) if each.priority > 0]
         if not drawn:

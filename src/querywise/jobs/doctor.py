@@ -1,6 +1,6 @@
-"""The whole job of `querywise doctor`: what this installation stands on, and whether each part of it works.
+"""The job of `querywise doctor`: the packages of this installation, and whether each of them works.
 
-`python -m querywise.jobs.doctor` prints the same where even the command line's own packages are broken.
+`python -m querywise.jobs.doctor` prints the same even if the command line's own packages are broken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNKNOWN = "unknown"
 
 
 class CheckedPackage(NamedTuple):
-    """A package: the module that is imported, and the names under which it may be installed, the usual one first."""
+    """A package: the module to import, and the names under which it may be installed, the usual one first."""
 
     module: str
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ def _package(module: str, *names: str) -> CheckedPackage:
 
 
 class OptionalPart(NamedTuple):
-    """An optional part: what it is for, its packages, and the line that installs it."""
+    """An optional part: its purpose, its packages, and the command that installs it."""
 
     purpose: str
     packages: tuple[CheckedPackage, ...]
@@ -96,7 +96,7 @@ PARTS: dict[str, OptionalPart] = {
 
 
 class Checked(NamedTuple):
-    """A package as it was found: its name and version, WORKS, BROKEN, OLD or MISSING, and the reason in a line."""
+    """The state of a package: its name and version, WORKS, BROKEN, OLD or MISSING, and the reason in a line."""
 
     name: str
     version: str | None
@@ -107,27 +107,27 @@ class Checked(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """All that was found out."""
+    """The state of all packages."""
 
     required: list[Checked]
     parts: dict[str, list[Checked]]
-    compiled: str  # the folder; empty where there is none
+    compiled: str  # the folder; empty if there is none
 
     @property
     def works(self) -> bool:
-        """Whether all that is required works."""
+        """Whether all required packages work."""
         return all(each.state == WORKS for each in self.required)
 
     @property
     def writable(self) -> bool:
-        """Whether compiled code can be kept, so that later processes start quickly."""
+        """Whether compiled code can be stored, so that later processes start quickly."""
         return bool(self.compiled) and os.access(self.compiled, os.W_OK)
 
 
 def run() -> Examined:
-    """Try every package that is installed: what is required in one process, each optional package in its own.
+    """Try every installed package: the required ones in one process, each optional package in its own.
 
-    Optional packages do not all bear each other: libraries to compare with are seldom loaded together.
+    Some optional packages conflict: libraries for comparison are seldom loaded together.
     """
     optional = {each.module for part in PARTS.values() for each in part.packages}
     groups = [[each.module for each in REQUIRED], *([module] for module in sorted(optional))]
@@ -143,13 +143,13 @@ def run() -> Examined:
 
 
 def state_of(packages: Sequence[Checked]) -> str:
-    """The state of a part: that of its packages, if it is the same; else what is in the way, the worst first."""
+    """Return the state of a part: that of its packages, the worst if they differ."""
     found = {each.state for each in packages}
     return next(state for state in (BROKEN, OLD, MISSING, WORKS) if state in found)
 
 
 def lines(found: Examined) -> Iterator[str]:
-    """What was found, for people."""
+    """Yield the results as lines of text."""
     about = _about()
     yield f"querywise {about['querywise']}, in {about['folder']}"
     kind = ", ".join(about[each] for each in ("implementation", "system", "machine"))
@@ -175,7 +175,7 @@ def lines(found: Examined) -> Iterator[str]:
 
 
 def as_json(found: Examined) -> JsonObject:
-    """What was found, as plain values."""
+    """Return the results as JSON."""
     parts: dict[str, Json] = {
         name: {
             "for": PARTS[name].purpose,
@@ -232,13 +232,13 @@ def _install(each: Checked) -> str:
 
 
 def _removal(packages: Sequence[Checked]) -> str:
-    """What takes broken packages away, so that installing brings them anew."""
+    """Return the command that removes broken packages, so that installing replaces them."""
     broken = " ".join(each.name for each in packages if each.state == BROKEN)
     return f"pip uninstall -y {broken} && " if broken else ""
 
 
 def _tried(modules: Sequence[str]) -> dict[str, Outcome]:
-    """The outcomes of those that are installed."""
+    """Return the outcomes of the installed modules."""
     return tried([module for module in modules if _is_there(module)])
 
 
@@ -268,13 +268,13 @@ def _version(names: Sequence[str]) -> str | None:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-        if found:  # metadata that is damaged has none
+        if found:  # damaged metadata has none
             return str(found)
     return None
 
 
 def _wanted() -> dict[str, str]:
-    """The versions that querywise asks for, by the name of the package; none where its own metadata is not there."""
+    """Return the versions that querywise requires, by package name; empty without its own metadata."""
     try:
         asked = metadata.requires("querywise") or []
     except metadata.PackageNotFoundError:
@@ -288,7 +288,7 @@ def _plain(name: str) -> str:
 
 
 def _numbers(version: str) -> list[int]:
-    """The leading numbers of a version; 2.0 and 2.0.0 are the same."""
+    """Return the leading numbers of a version, without trailing zeros."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     parts = [int(each) for each in found[0].split(".")] if found else []
     while parts and parts[-1] == 0:

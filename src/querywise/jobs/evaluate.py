@@ -1,4 +1,4 @@
-"""The whole job of `querywise evaluate`: one or several sets of scores measured on the same judgements."""
+"""The job of `querywise evaluate`: one or several sets of scores evaluated on the same judgments."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from querywise.retrieval.reading import collection_from, is_collection, read_jud
 
 
 def run(data: Path, scores: Sequence[Path], *, measures: str, flavour: str, max_grade: int | None = None) -> Evaluated:
-    """Measure every file of scores: runs against all judgements, or scores of the documents of a judged set."""
+    """Evaluate every file of scores: runs against all judgments, or scores of the documents of a judged set."""
     names = _names(scores)
     grades, judged = _judgements(data, scores), None
     if grades is None:
-        judged = read_judged(data, missing="allowed")  # features are not looked at
+        judged = read_judged(data, missing="allowed")  # features are ignored
         if judged.missed is not None:
             grades = dict(zip(judged.query_ids, whole_grades(judged), strict=True))
     tables: dict[str, Evaluation] = {}
@@ -45,7 +45,7 @@ def run(data: Path, scores: Sequence[Path], *, measures: str, flavour: str, max_
 
 
 def _judgements(data: Path, scores: Sequence[Path]) -> Grades | None:
-    """The judgements of a qrels file, or of a text collection where all scores are runs; None for anything else."""
+    """Return the judgments of a qrels file, or of a text collection if all scores are runs; None otherwise."""
     if is_collection(data) and not all(map(is_run, scores)):
         return None  # one score per candidate
     if is_collection(data):
@@ -65,7 +65,7 @@ def _judgements(data: Path, scores: Sequence[Path]) -> Grades | None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The files' names without their endings, or the whole paths where two would be the same."""
+    """Return the files' names without suffixes, or the whole paths if two names would be the same."""
     stems = list(map(name_of, paths))
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
     if len(set(names)) < len(names):

@@ -1,7 +1,7 @@
-"""The first use on a machine: another process compiles what is needed while this one compiles its reader and reads.
+"""First use on a machine: another process compiles the kernels while this one compiles its reader and reads.
 
-`python -m querywise.jobs.first_use` is that process for a training. What it compiles is kept on disk, where the
-training finds it. Neither imports here what takes long: the sooner that process begins, the sooner the training can.
+`python -m querywise.jobs.first_use` is that process for a training. Compiled code is stored on disk, where the training
+finds it. Neither imports anything slow here: the sooner that process begins, the sooner the training can.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences
 from querywise.runtime.progress import COMPILING, doing
 from querywise.runtime.threads import cores
 
-_TRAINED = ("ranksvm", "auto")  # methods that are little but compiled code: others spend longer on importing libraries
-_SECONDS = 300  # for compiling; then the training compiles what it misses
+_TRAINED = ("ranksvm", "auto")  # methods that are mostly compiled code: others spend longer on importing libraries
+_SECONDS = 300  # for compiling; then the training compiles what is missing
 _READER = "data.svmlight.parse"
 
 
 @contextlib.contextmanager
 def compiled_beside(method: str) -> Iterator[Callable[[], None]]:
-    """Compile a method's training in another process, where nothing was compiled yet; call what is yielded to wait.
+    """Compile a method's training in another process on first use; call the yielded function to wait for it.
 
-    Should that process fail, the training compiles what it misses. It ends with the block.
+    If that process fails, the training compiles what is missing. The process ends with the block.
     """
     with beside(__name__, _READER) if method in _TRAINED else nullcontext(lambda: None) as wait:
         yield wait
@@ -39,14 +39,14 @@ def compiled_beside(method: str) -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def beside(module: str, *kernels: str) -> Iterator[Callable[[], None]]:
-    """Run a module that compiles in another process, unless kernels of its are kept; call what is yielded to wait.
+    """Run a module that compiles in another process, unless its kernels are stored; call the yielded function to wait.
 
-    kernels: such as `data.svmlight.parse`.
+    `kernels` are names such as `data.svmlight.parse`.
     """
     if cores() < 2 or not any(map(_is_first, kernels)):
         yield lambda: None
         return
-    # -P: a folder named querywise where people happen to be is not the package.
+    # -P: a folder named querywise in the current directory is not the package.
     command, nothing = [sys.executable, "-P", "-m", module], subprocess.DEVNULL
     with subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing) as process:
         try:
@@ -56,10 +56,10 @@ def beside(module: str, *kernels: str) -> Iterator[Callable[[], None]]:
 
 
 def _is_first(kernel: str) -> bool:
-    """Whether the compiled code of a kernel is not kept yet, though there is a place for it."""
+    """Whether the compiled code of a kernel is not stored yet, although it could be."""
     module, _, name = kernel.rpartition(".")
     *rooms, file = module.split(".")
-    files = f"{file}.{name}-*.nbi"  # what numba keeps of it
+    files = f"{file}.{name}-*.nbi"  # the index files that numba stores
     given, own = os.environ.get("NUMBA_CACHE_DIR"), Path(__file__).parents[1].joinpath(*rooms)
     if given:
         return not any(Path(given).glob(f"*/{files}"))
@@ -77,12 +77,12 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 def compile_training() -> None:
-    """Compile what a ranking SVM needs, by its sums over one pair."""
+    """Compile what a ranking SVM needs, by computing its sums over one pair."""
     pair, ones = Preferences(np.eye(2), np.arange(2), np.array([0, 2])), np.ones(2)
     sums = pair.sums(ones, SQUARED_HINGE)
     pair.curvature(ones, sums.degree, ones, SQUARED_HINGE)
 
 
 if __name__ == "__main__":
-    gc.disable()  # soon all of it is given back
+    gc.disable()  # the process ends soon
     compile_training()

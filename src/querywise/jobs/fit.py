@@ -1,4 +1,4 @@
-"""The whole job of `querywise fit`: parameters chosen, the ranker trained and saved with how it was made.
+"""The job of `querywise fit`: tune parameters, train the ranker, and save it with how it was made.
 
 With `--method auto`, cross-validation over the training queries also chooses which of a few methods to fit.
 """
@@ -34,16 +34,16 @@ from querywise.storage import load, save
 
 AUTO = "auto"
 AMONG = ("ranksvm", "lambdamart", "blend")  # from the simplest on
-_FEWEST = 10  # queries, for five parts and something to stop early by
-_STOPPING = 5  # one in so many of the training queries decides how many trees there are
+_FEWEST = 10  # queries, for five parts and some for early stopping
+_STOPPING = 5  # one in this many training queries decides the number of trees
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What to fit: a method, the settings that are fixed, and how the others are chosen.
+    """What to fit: a method, the fixed settings, and how the others are chosen.
 
-    folds: parts of a cross-validation over the training queries, which chooses where there is no validation data.
-    notes: what the model's folder must remember of the data.
+    `folds` is the number of parts of a cross-validation over the training queries, which tunes without validation data.
+    `notes` is what the model folder must record about the data.
     """
 
     method: Method
@@ -56,7 +56,7 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What came out: the choice, what is noted in the model folder, and the sizes of clusters where there are some."""
+    """The result: the choice, the notes in the model folder, and the sizes of clusters, if any."""
 
     tuned: Tuned[Ranker]
     notes: JsonObject
@@ -72,9 +72,9 @@ def run(
     cluster: bool = False,
     adapter: AdaptedVectors | None = None,
 ) -> Fitted:
-    """Choose, train and save; on shards or on a cluster a run that was cut short goes on where it stopped.
+    """Tune, train and save; on shards or on a cluster, an interrupted run continues where it stopped.
 
-    adapter: what moved the vectors of the training queries; it is saved with the model, for new queries.
+    `adapter` adapted the vectors of the training queries; it is saved with the model, for new queries.
     """
     with _resumable(asked, train, valid, out, cluster=cluster):
         tuned = _tuned(asked, train, valid)
@@ -109,7 +109,7 @@ def _tuned(asked: FitOptions, train: Training, valid: Judged | None) -> Tuned[Ra
 
 @contextlib.contextmanager
 def _resumable(asked: FitOptions, train: Training, valid: Judged | None, out: Path, *, cluster: bool) -> Iterator[None]:
-    """Training whose finished parts are kept beside the model's folder, where it is on shards or on a cluster."""
+    """Store finished parts of a training on shards or on a cluster beside the model folder."""
     if not cluster and train.in_memory:
         yield
         return
@@ -121,7 +121,7 @@ def _resumable(asked: FitOptions, train: Training, valid: Judged | None, out: Pa
         "flavour": asked.flavour,
         "data": [each.fingerprint() for each in (train, valid) if each is not None],
         "version": version("querywise"),
-        "parts": workers().parts,  # what work is cut up by, as is memory
+        "parts": workers().parts,  # how work is divided, which depends on memory too
         "memory": workers().memory,
     }
     with resuming(out.absolute().parent / f".{out.name}.unfinished", record, save=save, load=load):
@@ -130,7 +130,7 @@ def _resumable(asked: FitOptions, train: Training, valid: Judged | None, out: Pa
 
 @dataclass(frozen=True, eq=False)
 class MethodChoice:
-    """What each method reaches on queries it was not fitted on, query by query, and the one to take."""
+    """The value of each method on queries it was not fitted on, query by query, and the method to use."""
 
     measure: str
     folds: int
@@ -138,30 +138,30 @@ class MethodChoice:
 
     @property
     def best(self) -> str:
-        """The method with the highest mean, the simplest of several."""
+        """The method with the highest mean, the simplest of ties."""
         return max(AMONG, key=self.mean)
 
     @property
     def name(self) -> str:
-        """The simplest method that is not behind the best one by more than the standard error of their difference."""
+        """The simplest method that is behind the best one by no more than the standard error of their difference."""
         return next(name for name in AMONG if self.behind(name) <= self.error(name))
 
     def mean(self, name: str) -> float:
-        """Over all queries."""
+        """Return a method's mean over all queries."""
         return float(self.values[name].mean())
 
     def behind(self, name: str) -> float:
-        """How far a method is behind the best one."""
+        """Return how far a method is behind the best one."""
         return self.mean(self.best) - self.mean(name)
 
     def error(self, name: str) -> float:
-        """The standard error of that difference, from the differences query by query."""
+        """Return the standard error of that difference, from the differences by query."""
         gaps = self.values[self.best] - self.values[name]
         return float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
 
     @property
     def reason(self) -> str:
-        """Why this one, in a sentence or two."""
+        """Why this method was chosen, in a sentence or two."""
         first, chosen = AMONG[0], self.name
         if chosen != self.best:
             return (
@@ -177,7 +177,7 @@ class MethodChoice:
         )
 
     def as_json(self) -> JsonObject:
-        """The choice as a model's folder remembers it."""
+        """Return the choice as JSON for the model folder."""
         return {
             "measure": self.measure,
             "folds": self.folds,
@@ -187,9 +187,9 @@ class MethodChoice:
 
 
 def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5) -> MethodChoice:
-    """Measure every method with its defaults on queries it was not fitted on.
+    """Evaluate every method with its defaults on queries it was not fitted on.
 
-    Trees stop early on a fifth of the queries that they may see, never on those they are measured on.
+    Trees stop early on a fifth of their training queries, never on those that evaluate them.
     """
     if len(data) < max(_FEWEST, folds):
         raise DataError(

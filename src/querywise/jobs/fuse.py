@@ -1,4 +1,4 @@
-"""The whole job of `querywise fuse`: fusion methods compared, and what is best of them written."""
+"""The job of `querywise fuse`: compare fusion methods, and write the best one."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _REPORT = "report"
 
 @dataclass(frozen=True)
 class Fusing:
-    """How runs are fused and compared. `method` is what is written; None: what is best in validation.
+    """How runs are fused and compared. `method` is the one to write; None is the best in validation.
 
-    normalise: how a run's scores are made comparable; a name that engines alone have is for weights, and the others
-    have minmax.
+    `normalise` makes the scores of runs comparable; a normalization that only engines have is for weights, and other
+    methods then use minmax.
     """
 
     method: str | None = None
@@ -74,17 +74,21 @@ class Fusing:
 
     @property
     def measure(self) -> str:
-        """The first of the measures: what parameters are chosen by and what the verdict is about."""
+        """The first of the measures, which chooses parameters and decides the verdict."""
         return find_measures(self.measures)[0].name
 
 
 @dataclass(frozen=True)
 class FusionResult:
-    """What came out.
+    """The result of fusing.
 
-    method: what is written, or would be. found, coverage: the comparison and what the runs cover, with judgements.
-    scores: where a run is written. ranker: where a model is written, fitted on all judged queries; gains: what its own
-    choice was made by.
+    Attributes:
+        method: The method that is written, or would be.
+        found, coverage: The comparison and the coverage of the runs, if there are judgments.
+        scores: The scores, if a run is written.
+        ranker: The model, if one is written, fitted on all judged queries.
+        gains: The gains by which the model made its own choice.
+
     """
 
     method: str
@@ -103,10 +107,10 @@ def run(
     runs: Sequence[Run] = (),
     origin: Origin | None = None,
 ) -> FusionResult:
-    """Compare where there are judgements; then write the fused run, or the model to a folder (`is_folder`).
+    """Compare if there are judgments; then write the fused run, or the model to a folder (`is_folder`).
 
-    candidates: of `tabulate_runs`. runs: what they were joined from; each alone is measured on its own list. origin:
-    what the report in the folder says of this run.
+    `candidates` come from `tabulate_runs`, and `runs` are those they were joined from; each alone is evaluated on its
+    own list. `origin` describes this run for the report in the folder.
     """
     if judgements is None:
         method = asked.method or "rrf"
@@ -147,12 +151,12 @@ check_fusion_folder = _FOLDER.check
 
 
 def is_folder(out: Path) -> bool:
-    """Whether a place is for a model folder: a name without an ending, as in fusion/; fused.trec is for a run."""
+    """Whether a path is for a model folder: it has no suffix, as in fusion/; fused.trec is for a run."""
     return out.is_dir() or not out.suffix
 
 
 def check_fusing(method: str, *, judged: bool) -> None:
-    """Refuse a method that does not exist, or that learns where there is nothing to learn from."""
+    """Raise DataError for an unknown method, or one that learns without judgments."""
     known = tuple(dict.fromkeys((*VOTES, BEST_RUN, *METHODS)))
     if method not in known:
         raise DataError(f"Unknown method {method!r}. Known: {', '.join(known)}.")
@@ -165,14 +169,14 @@ def check_fusing(method: str, *, judged: bool) -> None:
 
 
 def check_normalisation(normalise: str) -> None:
-    """Refuse a normalisation that does not exist."""
+    """Raise DataError for an unknown normalization."""
     known = tuple(dict.fromkeys((*NORMALISATIONS, *ENGINE_NORMALISATIONS)))
     if normalise not in known:
         raise DataError(f"Unknown normalisation {normalise!r}. Known: {', '.join(known)}.")
 
 
 def vote(candidates: Candidates, method: str, normalise: str = "minmax") -> Floats:
-    """One score per document, by a method that learns nothing; of candidates of `tabulate_runs` or `join_runs`."""
+    """Return one score per document, by a method without learning, for candidates of `tabulate_runs` or `join_runs`."""
     nothing = Judged(candidates, np.zeros(len(candidates.features), np.int64))
     voter: Any = VOTES[method]()
     if run_columns(candidates.feature_names):
@@ -182,10 +186,10 @@ def vote(candidates: Candidates, method: str, normalise: str = "minmax") -> Floa
 
 
 def compare_fusions(judged: Judged, asked: Fusing, *, explain: Explain | None = None) -> Findings:
-    """Every run, the best of them, the votes and what learns weights, each query ranked by weights from others.
+    """Compare every run, the best one, the votes and learned weights, each query ranked by weights from others.
 
-    The baseline, unless one is named, is the best of the votes and of the best run, by its mean over the test queries:
-    the hardest to beat. Only what learns weights is counted in the verdict.
+    The baseline, unless one is named, is the best of the votes and of the best run by its mean over the test queries:
+    the hardest to beat. Only methods that learn weights count in the verdict.
     """
     check_normalisation(asked.normalise)
     measure, fits = asked.measure, _fits(judged, asked)
@@ -207,10 +211,10 @@ def compare_fusions(judged: Judged, asked: Fusing, *, explain: Explain | None = 
 
 
 def best_fusion(compared: Compared, asked: Fusing) -> str:
-    """What is best on queries that nothing was learned from.
+    """Return the best method on queries that nothing was learned from.
 
-    That is the best of the votes and of the best run, unless what learns weights has a mean gain over it that exceeds
-    one standard error: then the one with the highest mean.
+    That is the best of the votes and of the best run, unless a method that learns weights has a mean gain over it of
+    more than one standard error: then the one of these with the highest mean.
     """
     measure = asked.measure
     plain = _best_plain(compared, measure)
@@ -225,7 +229,7 @@ def best_fusion(compared: Compared, asked: Fusing) -> str:
 
 
 def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fusing) -> Floats:
-    """One score per document of all queries: of judged ones by weights from others, of the rest by weights from all."""
+    """Return one score per document: of judged queries by weights from others, of the rest by weights from all."""
     assert asked.method is not None, "a method was chosen"
     if asked.method in VOTES:
         return vote(candidates, asked.method, asked.normalise)
@@ -246,7 +250,7 @@ def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fus
 
 
 def on_everything(judged: Judged, asked: Fusing) -> Ranker:
-    """What is asked for, fitted on all judged queries; reciprocal rank fusion as equal weights of ranks."""
+    """Fit the requested method on all judged queries; reciprocal rank fusion as equal weights of ranks."""
     name = asked.method
     assert name is not None, "a method was chosen"
     if name == "rrf":
@@ -271,7 +275,7 @@ def on_everything(judged: Judged, asked: Fusing) -> Ranker:
 
 
 def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
-    """The weights of the runs for every query, where a ranker weighs runs."""
+    """Return the weights of the runs for every query, if a ranker weights runs."""
     answer = ranker.answer(candidates)
     runs = answer.runs
     if runs is None:
@@ -283,7 +287,7 @@ def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
 
 
 def _write_model(out: Path, candidates: Candidates, done: FusionResult, origin: Origin | None) -> None:
-    """The model, the weights of every query and the report, in one folder."""
+    """Write the model, the weights of every query and the report, in one folder."""
     assert done.ranker is not None
     assert done.found is not None
     gains = [each._asdict() for each in done.gains]
@@ -318,7 +322,7 @@ def _tuned(method: Method, asked: Fusing) -> Fit:
 
 
 def _build(method: Method, asked: Fusing) -> Callable[..., Ranker]:
-    """What makes a method's ranker: on the runs themselves where it weighs them, else on a feature per run."""
+    """Return the builder of a method's ranker: on the runs themselves if it weights them, else on a feature per run."""
     if _weighs(method):
         return method.build
     return lambda **settings: _on_runs(method.build(**settings), asked.normalise)
@@ -329,7 +333,7 @@ def _weighs(method: Method) -> bool:
 
 
 def _fixed(method: Method, asked: Fusing) -> JsonObject:
-    """The settings that a method of weights takes from what is asked."""
+    """Return the settings of a weighting method that follow from the options."""
     if not _weighs(method):
         return {}
     learnable = find_measure(asked.measure).function in (average_precision, ndcg)
@@ -345,7 +349,7 @@ def _on_runs(ranker: Ranker, normalise: str) -> OnRuns:
 
 
 def _grid(method: Method, data: Judged) -> Grid:
-    """The method's own; for ensembles also `grades`, where there is more than one grade above 0."""
+    """Return the method's grid; for ensembles also `grades`, if there is more than one grade above 0."""
     grid = method.grid_on(data)
     graded = "grades" in method.settings and len(np.unique(data.labels[data.labels > 0])) > 1
     return {**grid, "grades": ("three", "difference")} if graded else grid

@@ -1,4 +1,4 @@
-"""What `querywise gateway` ranks: an engine's first stage, and the features that it computes of those documents."""
+"""The job of `querywise gateway`: rank an engine's first stage by the features that it computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from querywise.service.limits import Limits
 
 CANDIDATES = 100
 _IN_SOLR = "$keywords"
-_PROBE = "querywise"  # what is searched for at the start
+_PROBE = "querywise"  # searched for at startup
 _Found = list[tuple[str, float, JsonObject]]  # id, score and content
 
 
@@ -27,14 +27,17 @@ def open_gateway(
     """Connect to an engine, and search there once.
 
     Args:
-        index: where the documents are, and the features that the engine computes of them.
-        first_stage: the search that finds candidates, with the user's words in it: the body of a search with
+        index: The engine's index, and the features that the engine computes of its documents.
+        first_stage: The search that finds candidates, with the user's words in it: the body of a search with
             `{{keywords}}`, or Solr's parameters with `$keywords`.
-        candidates: how many of them are ranked.
-        limits: `seconds` for an answer of the engine.
+        candidates: The number of candidates to rank.
+        limits: The `seconds` for an answer of the engine.
+
+    Returns:
+        The gateway.
 
     Raises:
-        DataError: nobody answers there, there is no such index, or the search is refused.
+        DataError: If the engine does not respond, the index is missing, or the search is refused.
 
     """
     body = _checked(index.engine, first_stage)
@@ -51,13 +54,13 @@ def open_gateway(
             values = ask(text, [document for document, _, _ in found]) if found else {}
         if found and not values:
             raise DataError(f"{index.url} computed no features of the {len(found)} documents that it found.")
-        return [EngineHit(*each, values[each[0]]) for each in found if each[0] in values]  # else it is gone meanwhile
+        return [EngineHit(*each, values[each[0]]) for each in found if each[0] in values]  # others were just deleted
 
     return Gateway(names, search, limits)
 
 
 def _checked(engine: str, first_stage: Json) -> JsonObject:
-    """The first stage; refused unless it is a search with the user's words in it."""
+    """Return the first stage; raise DataError unless it is a search with the user's words in it."""
     key, words = ("q", _IN_SOLR) if engine == "solr" else ("query", KEYWORDS)
     example: JsonObject = {"query": {"match": {"title": KEYWORDS}}}
     if engine == "solr":
@@ -73,7 +76,7 @@ def _checked(engine: str, first_stage: Json) -> JsonObject:
 
 
 def _first_found(index: EngineIndex, find: Callable[[str], _Found]) -> _Found:
-    """What is found for a word at the start, which tells whether the index is there."""
+    """Search for one word at startup, to check that the index exists."""
     try:
         return find(_PROBE)
     except EngineError as error:
@@ -86,11 +89,11 @@ def _first_found(index: EngineIndex, find: Callable[[str], _Found]) -> _Found:
 
 
 def _finding(index: EngineIndex, server: Server, body: JsonObject, most: int) -> Callable[[str], _Found]:
-    """What finds the candidates of a text, best first."""
+    """Return a function that finds the candidates of a text, best first."""
     place = quote(index.name, safe="")
 
     def in_solr(text: str) -> _Found:
-        words = text.replace("${", "$ {")  # Solr would expand ${…} wherever it stands
+        words = text.replace("${", "$ {")  # Solr would expand ${…} anywhere
         sent = {"defType": "lucene", "fl": "*,score", **body, "keywords": words, "rows": most, "wt": "json"}
         kind = "application/x-www-form-urlencoded"
         found = server.ask("POST", f"{place}/select", urlencode(sent), kind)["response"]["docs"]

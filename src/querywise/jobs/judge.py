@@ -1,7 +1,8 @@
-"""The whole job of `querywise judge`: a language model grades documents for queries, and its answers are kept.
+"""The job of `querywise judge`: a language model grades documents for queries, and its answers are stored.
 
-Requests go to the one address that the operator names, as OpenAI's `/v1/chat/completions` takes them, a few at a time.
-Every answer is added to a file beside the judgments as it comes; when a run is interrupted, so are those under way.
+Requests go to the one address that the operator names, in the format of OpenAI's `/v1/chat/completions`, a few at a
+time. Every answer is appended to a file beside the judgments as it arrives; if a run is interrupted, so are those under
+way.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from querywise.runtime.threads import DaemonThreadPool, Job, checkpoint, current
 from querywise.runtime.values import Json, JsonObject
 
 KEY = "QUERYWISE_JUDGE_KEY"
-ANSWERS_BESIDE = ".answers.jsonl"  # ends the name of the file with the answers that judgments are made of
+ANSWERS_BESIDE = ".answers.jsonl"  # suffix of the file with the answers that judgments are computed from
 EXAMPLE = "http://localhost:8080/v1/chat/completions#MODEL"
 MOST_GRADE = 9
-_LETTERS = 4  # of a text for each token, about
+_LETTERS = 4  # approximate letters per token
 _LARGEST = 200_000  # bytes of an answer
 _LINE = 12  # tokens of an answer for each document
-_TRIES = 2  # of answers without grades
+_TRIES = 2  # attempts for answers without grades
 AT_ONCE = 4  # requests that wait for an answer
-_LAST_SECONDS = 10.0  # for what was sent, after an interrupt or an error
+_LAST_SECONDS = 10.0  # for requests under way, after an interrupt or an error
 PROMPT = """\
 You judge how well documents answer a search query. Give each document a whole number from 0 to {highest}:
 
@@ -72,11 +73,16 @@ _MEANINGS = {
 
 
 class Judge(NamedTuple):
-    """Who judges, and how.
+    """The judging model and its settings.
 
-    model: the address, and the model's name after #. votes: how often each pair is judged. batch: documents in a
-    request. words: of a document, that are sent. temperature: of the model. answer: tokens it may think with, beside
-    the grades.
+    Attributes:
+        model: The address, and the model's name after #.
+        votes: How often each pair is judged.
+        batch: Documents in a request.
+        words: The number of words sent from a document.
+        temperature: The temperature of the model.
+        answer: Tokens for reasoning, beside the grades.
+
     """
 
     model: str
@@ -90,7 +96,7 @@ class Judge(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What may be spent, None for no limit; prices are for a million tokens."""
+    """Spending limits, None for no limit; prices are for a million tokens."""
 
     tokens: int | None = None
     money: float | None = None
@@ -98,11 +104,11 @@ class Budget(NamedTuple):
     price_out: float = 0.0
 
     def cost(self, tokens_in: float, tokens_out: float) -> float:
-        """What so many tokens cost."""
+        """Return the cost of these tokens."""
         return (tokens_in * self.price_in + tokens_out * self.price_out) / 1e6
 
     def problem(self, tokens_in: int, tokens_out: int) -> str | None:
-        """Say which limit is passed by so many tokens; None where none is."""
+        """Say which limit these tokens exceed; None if none is."""
         if self.tokens is not None and tokens_in + tokens_out > self.tokens:
             return f"{tokens_in + tokens_out:,} tokens, and the budget is {self.tokens:,}"
         cost = self.cost(tokens_in, tokens_out)
@@ -112,7 +118,7 @@ class Budget(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """Some documents of one query for one vote. key: of everything that the answer depends on."""
+    """Some documents of one query for one vote. `key` is a hash of everything that the answer depends on."""
 
     query: str
     documents: tuple[str, ...]
@@ -121,13 +127,13 @@ class _Request(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """About how many it has."""
+        """The approximate number of tokens."""
         return len(self.body.decode()) // _LETTERS
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be asked. requests: all; kept: those whose answers are there."""
+    """The requests to send. `requests` are all of them; `kept` has stored answers."""
 
     judge: Judge
     where: str
@@ -138,16 +144,16 @@ class Plan:
 
     @property
     def open(self) -> list[_Request]:
-        """What is not answered yet."""
+        """The requests without an answer."""
         return [each for each in self.requests if each.key not in self.kept]
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """About how many go in and come out."""
+        """The approximate numbers of input and output tokens."""
         return sum(each.tokens for each in self.open), sum(_room(self.judge, len(each.documents)) for each in self.open)
 
     def said(self) -> str:
-        """The same in words."""
+        """The plan in words."""
         into, out = self.tokens
         price = (
             f", about {self.budget.cost(into, out):.2f} of money at the prices given" if self.budget.price_in else ""
@@ -161,7 +167,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Graded:
-    """What came out. votes: every vote of every pair; tokens: what the service says it counted, of this run."""
+    """The result. `votes` has every vote of every pair; `tokens` are those the service counted in this run."""
 
     out: Path
     votes: Mapping[str, Mapping[str, Sequence[int]]]
@@ -172,11 +178,11 @@ class Graded:
 
     @property
     def pairs(self) -> int:
-        """Pairs with a grade."""
+        """The number of pairs with a grade."""
         return sum(map(len, self.votes.values()))
 
     def said(self) -> list[str]:
-        """What came out, in sentences."""
+        """Summarize the result in sentences."""
         found = self.as_json()
         told = [
             f"{counted(self.pairs, 'pair')} judged, written to {self.out}. Sent: {counted(self.asked, 'request')}, "
@@ -194,7 +200,7 @@ class Graded:
         return told
 
     def as_json(self) -> JsonObject:
-        """All of it, as JSON can hold it."""
+        """Return everything as JSON."""
         several = [votes for own in self.votes.values() for votes in own.values() if len(votes) > 1]
         return {
             "out": str(self.out),
@@ -211,12 +217,12 @@ class Graded:
 
 
 def source_of(judge: Judge) -> str:
-    """Name the judge as it stands in qrels, in the column that TREC does not use."""
+    """Return the judge's name for the unused column of TREC qrels."""
     return "judge:" + re.sub(r"\s+", "_", check_service_address(judge.model, KEY, EXAMPLE).fragment or "default")
 
 
 def read_prompt(path: Path) -> str:
-    """Read a prompt of the user's own."""
+    """Read a user's own prompt."""
     text = read_text(path)
     lacking = [each for each in ("{query}", "{documents}") if each not in text]
     if lacking:
@@ -225,7 +231,7 @@ def read_prompt(path: Path) -> str:
 
 
 def pooled(collection: Path, queries: Path | None, runs: Sequence[Path], depth: int) -> dict[str, list[str]]:
-    """The first documents of every run, by query; without runs, of what the collection's own rankers find."""
+    """Return the top documents of every run, by query; without runs, of the collection's own rankers."""
     if runs:
         lists = read_runs(runs)
     else:
@@ -238,7 +244,7 @@ def pooled(collection: Path, queries: Path | None, runs: Sequence[Path], depth: 
 
 
 def first_of(runs: Sequence[Run], depth: int) -> dict[str, list[str]]:
-    """The first documents of every run, by query, in the order of their ids, which tells nothing."""
+    """Return the top documents of every run, by query, sorted by id so that the order is uninformative."""
     flavour, found = find_flavour("standard"), dict[str, set[str]]()
     for run in runs:
         for query, scores in run.scores.items():
@@ -249,7 +255,7 @@ def first_of(runs: Sequence[Run], depth: int) -> dict[str, list[str]]:
 def plan(
     collection: Path, pool: Mapping[str, Sequence[str]], judge: Judge, out: Path, budget: Budget, queries: Path | None
 ) -> Plan:
-    """Make all requests, and look which are answered already."""
+    """Build all requests, and look up those already answered."""
     parts = check_service_address(judge.model, KEY, EXAMPLE)
     for path in (out, _answers(out)):
         check_writable(path)
@@ -278,7 +284,7 @@ def _shown(document: Document, words: int) -> str:
 def _requests(
     judge: Judge, pool: Mapping[str, Sequence[str]], texts: Mapping[str, str], documents: Mapping[str, str]
 ) -> Iterator[_Request]:
-    """Batches of each query's documents, for each vote in another order."""
+    """Yield batches of each query's documents, in a different order for each vote."""
     name = check_service_address(judge.model, KEY, EXAMPLE).fragment or "default"
     for vote in range(judge.votes):
         for query, own in pool.items():
@@ -303,7 +309,7 @@ def _room(judge: Judge, documents: int) -> int:
 
 
 def _message(judge: Judge, query: str, documents: Sequence[str]) -> str:
-    """The prompt, filled in at once, so that nothing in a query or document is taken for a place."""
+    """Fill in the prompt in one pass, so that nothing in a query or document is taken for a placeholder."""
     values = {
         "query": query,
         "documents": "\n\n".join(f"Document {place}:\n{text}" for place, text in enumerate(documents, start=1)),
@@ -351,10 +357,10 @@ def run(planned: Plan, out: Path, at_once: int = AT_ONCE) -> Graded:
 
 
 class _Asking:
-    """Several requests at a time; this thread alone decides what is sent, and keeps what is answered.
+    """Sends several requests at a time; this thread alone decides what is sent, and stores the answers.
 
-    A request is sent only if the budget has room for it beside those that wait for their answers, by their estimates
-    or, where the service has counted more than was estimated, by as much more. So the first one goes alone.
+    A request is sent only if the budget has room for it beside those under way, by their estimates or, if the service
+    has counted more than was estimated, by as much more. So the first one goes alone.
     """
 
     def __init__(self, planned: Plan, path: Path, out: Path) -> None:
@@ -365,10 +371,10 @@ class _Asking:
         self._left = deque(each for each in planned.requests if each.key not in self.kept)
         self._waiting: dict[Future[_Answered], _Request] = {}
         self._tried: Counter[str] = Counter()
-        self._more = 1.0  # tokens counted for each that was estimated, at most so far
+        self._more = 1.0  # the highest ratio of counted to estimated tokens so far
 
     def all(self, at_once: int) -> None:
-        """Ask until all is answered or the budget ends; what was sent is kept also when this is interrupted."""
+        """Ask until everything is answered or the budget ends; answers under way are stored even after an interrupt."""
         pool = DaemonThreadPool(at_once)
         try:
             for _ in track(range(len(self._left)), "Judging"):
@@ -388,7 +394,7 @@ class _Asking:
         while self._left and len(self._waiting) < (at_once if self.asked else 1):
             request = self._left[0]
             self.stopped = self._problem_with(request)
-            if self.stopped is not None:  # until those that wait have taken less than their share
+            if self.stopped is not None:  # until those under way have used less than their share
                 return
             self._waiting[pool.submit(_answered, self._planned, request, job)] = self._left.popleft()
 
@@ -399,7 +405,7 @@ class _Asking:
         return self._planned.budget.problem(self.used[0] + int(self._more * into), self.used[1] + int(self._more * out))
 
     def _keep_next(self) -> bool:
-        """Keep the next answer; whether its request is done with."""
+        """Store the next answer; return whether its request is finished."""
         done, _ = wait(self._waiting, return_when=FIRST_COMPLETED)
         return self._keep(next(iter(done)))
 
@@ -425,11 +431,11 @@ class _Asking:
         line = json_line({"key": request.key, **record}).encode()
         append_bytes(self._path, line, after=self._end, like=self._out)
         self._end += len(line)
-        del self._waiting[done]  # only now: an interrupt before has it kept once more, in the same place
+        del self._waiting[done]  # only now: if interrupted before, it is stored once more, at the same position
         return True
 
     def _keep_sent(self) -> None:
-        """Keep what comes within some seconds of what was sent; a second interrupt waits no longer."""
+        """Store answers that arrive within some seconds after an interrupt; a second interrupt stops waiting."""
         until = time.monotonic() + _LAST_SECONDS
         while self._waiting and time.monotonic() < until:
             for each in wait(self._waiting, timeout=until - time.monotonic(), return_when=FIRST_COMPLETED).done:
@@ -440,7 +446,7 @@ class _Asking:
 
 
 def _votes(planned: Plan, kept: Mapping[str, JsonObject]) -> dict[str, dict[str, list[int]]]:
-    """The grades that a pair was given, in the order of the pool."""
+    """Return the grades of each pair, in the order of the pool."""
     found: dict[str, dict[str, list[int]]] = {}
     for request in planned.requests:
         grades = kept.get(request.key, {}).get("grades")
@@ -451,14 +457,14 @@ def _votes(planned: Plan, kept: Mapping[str, JsonObject]) -> dict[str, dict[str,
 
 
 class _Answered(NamedTuple):
-    """What the model said, and the tokens it took."""
+    """The model's answer, and its tokens."""
 
     text: str
     tokens: tuple[int, int]
 
 
 def _answered(planned: Plan, request: _Request, job: Job | None) -> _Answered:
-    """Ask one request."""
+    """Send one request."""
     key = os.environ.get(KEY, "").strip()
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
@@ -471,7 +477,7 @@ def _answered(planned: Plan, request: _Request, job: Job | None) -> _Answered:
 
 
 def _content(answer: HttpResponse, where: str, request: _Request) -> tuple[str, tuple[int, int]]:
-    """What the model said, and the tokens of the request and the answer; estimated where the service does not say."""
+    """Return the model's answer, and the tokens of request and answer; estimated if the service does not tell."""
     try:
         found = json.loads(answer.content)
         text = found["choices"][0]["message"]["content"]
@@ -514,7 +520,7 @@ def _answers(out: Path) -> Path:
 
 
 def _read_answers(path: Path) -> tuple[dict[str, JsonObject], int]:
-    """Kept answers by their keys, and where the last complete line ends."""
+    """Return stored answers by key, and where the last complete line ends."""
     if not path.exists():
         return {}, 0
     content = read_bytes(path)
@@ -529,6 +535,6 @@ def _read_answers(path: Path) -> tuple[dict[str, JsonObject], int]:
 
 
 def write_prompt(path: Path) -> None:
-    """Write the prompt that is used unless another is given, to be edited."""
+    """Write the default prompt, to be edited."""
     with atomic_text(path) as out:
         out.write(PROMPT)

@@ -1,4 +1,4 @@
-"""The features that an engine computes, logged for judged queries: the whole job of `querywise log`.
+"""The job of `querywise log`: log the features that an engine computes for judged queries.
 
 They are scores of named queries, what the Learning to Rank plugin logs, or Solr's `[features]`. Nothing is written to
 the engine.
@@ -48,10 +48,15 @@ FeatureValues = Mapping[str, Mapping[str, float]]  # by document and feature
 
 @dataclass(frozen=True)
 class EngineIndex:
-    """Where an engine is, and what is searched there.
+    """An engine's address, and what is searched there.
 
-    name: of the index or collection. store: the feature set or feature store in the engine whose features are logged;
-    features: instead, the queries whose scores are. headers: sent along. timeout: seconds of silence.
+    Attributes:
+        name: The name of the index or collection.
+        store: The feature set or feature store in the engine whose features are logged.
+        features: Instead of a store, the queries whose scores are logged.
+        headers: HTTP headers of every request.
+        timeout: Seconds of silence.
+
     """
 
     engine: str
@@ -78,7 +83,7 @@ class EngineIndex:
 
 
 def write_fields_for(engine: str, data: Path, out: Path, language: str | None) -> list[str]:
-    """Write index.json and features.json of a collection's fields into a folder; the names of the features."""
+    """Write index.json and features.json of a collection's fields into a folder; return the features' names."""
     known = {name: each.fields for name, each in TARGETS.items() if each.fields is not None}
     if engine not in known:
         raise DataError(f"Unknown engine {engine!r}. Known: {', '.join(known)}.")
@@ -101,14 +106,14 @@ def write_fields_for(engine: str, data: Path, out: Path, language: str | None) -
 
 
 class LoggedFeatures(NamedTuple):
-    """Judged documents with the features that an engine computed, and how many it does not have."""
+    """Judged documents with the features that an engine computed, and the number it does not have."""
 
     judged: Judged
     absent: int
 
 
 def judged_queries(queries: Path, judgements: Path | None = None) -> tuple[QueryTable, dict[str, dict[str, int]]]:
-    """Queries and grades from a folder with both files, or from a file each."""
+    """Read queries and grades from a folder with both files, or from one file each."""
     asked, judged = (queries / QUERIES, queries / _QRELS) if queries.is_dir() else (queries, None)
     judged = judgements or judged
     if judged is None:
@@ -153,7 +158,7 @@ def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Map
 
 
 def server_of(index: EngineIndex) -> Server:
-    """The client of an engine; a DataError for an address that cannot be asked."""
+    """Return the client of an engine; raise DataError for an invalid address."""
     try:
         return Server(index.url, dict(index.headers), index.timeout)
     except EngineError as error:
@@ -162,13 +167,13 @@ def server_of(index: EngineIndex) -> Server:
 
 @contextlib.contextmanager
 def answers_of(server: Server) -> Iterator[None]:
-    """Turn what is wrong with an engine, or with its answers, into a DataError; one of ours stays as it is."""
+    """Turn errors of an engine, or in its answers, into a DataError; our own errors pass unchanged."""
     ours: DataError | None = None
     try:
         with reading(server):
             try:
                 yield
-            except DataError as error:  # a ValueError too, which would be said of the answer
+            except DataError as error:  # is also a ValueError, which would be blamed on the answer
                 ours = error
     except EngineError as error:
         raise DataError(str(error)) from None
@@ -177,7 +182,7 @@ def answers_of(server: Server) -> Iterator[None]:
 
 
 def asking(index: EngineIndex, server: Server) -> tuple[list[str], Callable[[str, list[str]], FeatureValues]]:
-    """The names of the features, and what has them computed for some documents of a query."""
+    """Return the names of the features, and a function that computes them for documents of a query."""
     place, where = quote(index.name, safe=""), f"{index.engine}'s feature set {index.store!r}"
     if index.store is None:
         queries = _named_queries(index.features)
@@ -206,7 +211,7 @@ def _names(listed: Json, where: str) -> list[str]:
 
 
 def _named(content: Json) -> dict[str, Json]:
-    """How every feature is computed, from a feature set of the plugin, feature extractors, or Solr's features."""
+    """Return the definition of every feature, from a plugin's feature set, feature extractors, or Solr's features."""
     native = isinstance(content, dict) and "learning_to_rank" in content
     inside = ("learning_to_rank", "feature_extractors") if native else ("featureset", "features")
     found: dict[str, Json] = {}
@@ -221,7 +226,7 @@ def _named(content: Json) -> dict[str, Json]:
 
 
 def _named_queries(content: Json) -> dict[str, Json]:
-    """The query of every feature."""
+    """Return the query of every feature."""
     found = _named(content)
     if not found or not all(isinstance(each, dict) for each in found.values()):
         raise DataError(_EXPECTED)
@@ -229,7 +234,7 @@ def _named_queries(content: Json) -> dict[str, Json]:
 
 
 def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, ids: list[str]) -> FeatureValues:
-    """Scores of named queries, beside a filter that has none."""
+    """Return scores of named queries, beside a filter that has none."""
     named: list[Json] = [{"bool": {"must": [filled(each, text)], "_name": name}} for name, each in queries.items()]
     asked = {
         "size": len(ids),
@@ -253,7 +258,7 @@ def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, 
 
 
 def filled(query: Json, text: str) -> Json:
-    """A query with the user's words in their place."""
+    """Return a query with the user's words filled in."""
     if isinstance(query, dict):
         return {name: filled(each, text) for name, each in query.items()}
     if isinstance(query, list):
@@ -262,7 +267,7 @@ def filled(query: Json, text: str) -> Json:
 
 
 def write(logged: LoggedFeatures, out: Path) -> None:
-    """Write a feature log that `read_parquet` takes; where there is no queries.jsonl beside it, that too."""
+    """Write a feature log for `read_parquet`, and queries.jsonl beside it if there is none."""
     write_log(out, logged.judged)
     table, beside = logged.judged.candidates.queries, out.with_name(QUERIES)
     if table is not None and not beside.exists():
@@ -270,11 +275,13 @@ def write(logged: LoggedFeatures, out: Path) -> None:
 
 
 class FeatureDifference(NamedTuple):
-    """How an engine computes a feature that we compute too.
+    """How an engine's values of a feature differ from ours.
 
-    differ: how many of `documents` have another value, by more than one in a hundred. ratio: the median of the engine's
-    by ours, where neither is 0. worst: the document whose values are farthest apart, by query, with the engine's and
-    ours.
+    Attributes:
+        differ: How many of `documents` differ by more than one percent.
+        ratio: The median ratio of the engine's value to ours, where neither is 0.
+        worst: The query and document with the largest difference, with the engine's value and ours.
+
     """
 
     feature: str
@@ -285,7 +292,7 @@ class FeatureDifference(NamedTuple):
 
 
 def differences(logged: Judged, data: Path | Collection, how: Retrieval, most: int = 100) -> list[FeatureDifference]:
-    """The features that both compute, on the documents of some queries."""
+    """Compare the features that both compute, on the documents of some queries."""
     candidates = logged.candidates
     every = len(logged)
     chosen = candidates.select(np.unique(np.linspace(0, every - 1, min(most, every)).round().astype(int)))
@@ -308,14 +315,14 @@ def differences(logged: Judged, data: Path | Collection, how: Retrieval, most: i
 
 
 def _by_pair(candidates: Candidates) -> dict[tuple[str, str], int]:
-    """The row of every query and document."""
+    """Return the row of every query and document."""
     documents = candidates.document_ids or ()
     queries = (candidates.query_ids[query] for query in candidates.query_of_row.tolist())
     return {pair: row for row, pair in enumerate(zip(queries, documents, strict=True))}
 
 
 def told(found: list[FeatureDifference]) -> list[tuple[str, ...]]:
-    """Rows of a table: the feature, how many values differ, the ratio, and the values that are farthest apart."""
+    """Return table rows: the feature, how many values differ, the ratio, and the most different values."""
     rows: list[tuple[str, ...]] = []
     for each in found:
         ratio, far = "" if each.ratio is None else f"{each.ratio:.4g}", ""

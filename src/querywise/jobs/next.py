@@ -1,4 +1,4 @@
-"""The whole job of `querywise next`: a file of what to judge, in order, and where the systems stand by now."""
+"""The job of `querywise next`: a file of documents to judge, in order, and the comparison of systems so far."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
     uniform: float = UNIFORM,
     seed: int = 0,
 ) -> tuple[Estimated, list[Pair]]:
-    """Estimate by the draw in a file, which is made if it is not there; and what comes next."""
+    """Estimate from the draw in a file, which is created if missing; return also the next documents."""
     systems = read_runs(runs)
     known: Grades = grades_of(read_judgements(judged)) if judged is not None and judged.exists() else {}
     if not out.exists():
@@ -38,7 +38,7 @@ def run(
 
 
 def write_draw(path: Path, pairs: Sequence[Pair]) -> None:
-    """Write a draw: tab-separated, in the order in which it is judged."""
+    """Write a draw: tab-separated, in judging order."""
     with atomic_text(path) as out:
         out.write("\t".join(_HEADING) + "\n")
         for each in pairs:
@@ -48,7 +48,7 @@ def write_draw(path: Path, pairs: Sequence[Pair]) -> None:
 
 
 def is_draw(path: Path) -> bool:
-    """Whether a file begins as a draw does."""
+    """Whether a file begins like a draw."""
     return tuple(first_words(path)) == _HEADING
 
 

@@ -1,4 +1,4 @@
-"""What `querywise online` tells of an experiment: its verdict in words, tables, JSON and a picture."""
+"""The job of `querywise online`: the verdict of an experiment in words, tables, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTS = 300  # of the picture
 def examine(
     log: Path, *, actions: Sequence[str] = ("click",), alpha: float = ALPHA, arms: str | None = None
 ) -> tuple[Verdict, Noted, list[str]]:
-    """The verdict on the rankings drawn last, or on those named, as `A~B`; and the names of all in the log."""
+    """Return the verdict on the rankings drawn last, or on those named, as `A~B`; and the names of all in the log."""
     found, noted = read_draws(log, actions)
     names = ["~".join(each.arms) for each in found]
     if not found:
@@ -37,7 +37,7 @@ def examine(
 
 
 def sentences(verdict: Verdict, noted: Noted) -> list[str]:
-    """What is to be known, in plain words."""
+    """Summarize the verdict in sentences."""
     draws, found = verdict.draws, []
     found.append(
         f"{' and '.join(draws.arms)}: {counted(draws.impressions, 'impression')} of {counted(len(draws), 'draw')} "
@@ -80,7 +80,7 @@ def _verdict(verdict: Verdict, each: Contest) -> str:
 
 
 def told(log: str) -> JsonObject:
-    """The verdict on a log for programs, or the problem that there is with it."""
+    """Return the verdict on a log as JSON, or the problem with it."""
     try:
         return {"verdict": as_json(*examine(Path(log))), "problem": None}
     except DataError as error:
@@ -88,7 +88,7 @@ def told(log: str) -> JsonObject:
 
 
 def as_json(verdict: Verdict, noted: Noted, names: Sequence[str]) -> JsonObject:
-    """The same for programs."""
+    """Return the verdict as JSON."""
     return {
         "arms": list(verdict.draws.arms),
         "in_log": list(names),
@@ -124,7 +124,7 @@ def _as_json(verdict: Verdict, each: Contest) -> JsonObject:
 
 
 def estimated(log: Path, orders: Path, actions: Sequence[str] = ("click",)) -> tuple[PolicyEstimate, ...]:
-    """The clicks a page of another ranker, by its orders of queries in the log, a line of JSON each."""
+    """Estimate the clicks per page of another ranker, from its rankings of logged queries, one line of JSON each."""
     known: dict[str, list[str]] = {}
     for number, line in enumerate(read_text(orders).splitlines(), start=1):
         each = parse_json(line, orders) if line.strip() else None
@@ -139,7 +139,7 @@ def estimated(log: Path, orders: Path, actions: Sequence[str] = ("click",)) -> t
 
 
 class Point(NamedTuple):
-    """The win rate after so many draws with a winner, with the ends of its confidence sequence."""
+    """The win rate after some draws with a winner, with the ends of its confidence sequence."""
 
     draws: int
     rate: float
@@ -148,7 +148,7 @@ class Point(NamedTuple):
 
 
 def curve(each: Contest) -> list[Point]:
-    """How the win rate went on, in some hundred points up to the last draw."""
+    """Return the course of the win rate, in some hundred points up to the last draw."""
     count = len(each.course.wins)
     if not count:
         return []
@@ -160,7 +160,7 @@ def curve(each: Contest) -> list[Point]:
 
 
 def picture(verdict: Verdict) -> Chart:
-    """The win rate of the last ranking with its confidence sequence, after every draw with a winner."""
+    """Draw the win rate of the last ranking with its confidence sequence, after every draw with a winner."""
     main = verdict.contests[-1]
     points = curve(main)
     if not points:

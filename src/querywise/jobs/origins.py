@@ -1,4 +1,4 @@
-"""What a report says of the run that made it: data, command, versions, date, time taken."""
+"""The origin of a report: data, command, versions, date, duration."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _PACKAGES = ("querywise", "numpy", "scipy", "lightgbm")
 
 
 def begun(command: str, data: str, note: str = "") -> Origin:
-    """The origin of a report whose run begins now. command: the name of the one that is running, as in `compare`."""
+    """Return the origin of a report whose run begins now, for the running `command`, such as `compare`."""
     typed = shown_command(["querywise", *sys.argv[1:]]) if sys.argv[1:2] == [command] else ""
     methods = {name: each.description for name, each in METHODS.items()}
     return Origin(data, typed, _versions(), datetime.now(UTC), note=note, methods=methods)
 
 
 def ended(origin: Origin | None) -> Origin | None:
-    """The same once its run has ended."""
+    """Return the origin with the duration of its run, which has ended."""
     if origin is None or origin.date is None:
         return origin
     return replace(origin, seconds=(datetime.now(UTC) - origin.date).total_seconds())
 
 
 def titles_of(data: Path) -> Titles | None:
-    """Where the titles of documents are found: in a text collection; None of data that has none."""
+    """Return a function that looks up titles of documents in a text collection; None for other data."""
     if not is_collection(data):
         return None
 

@@ -1,4 +1,4 @@
-"""Documents of many queries scored by a fitted ranker, part by part: the whole job of `querywise rank`."""
+"""The job of `querywise rank`: score documents of many queries with a fitted ranker, part by part."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ check_scores_folder = _FOLDER.check
 
 
 def scores_of(ranker: Ranker, data: Training) -> Floats:
-    """One score per document, in the order of the rows."""
+    """Return one score per document, in the order of the rows."""
     found = workers().each(_scores, data.parts(), shared=(ranker,), label="Ranking")
     return np.concatenate(found) if found else np.zeros(0)
 
 
 def in_rows(scores: Floats, data: Training) -> Floats:
-    """Scores in the order of the input's rows, where these were brought together by query."""
+    """Return scores in the order of the input's rows, if these were grouped by query."""
     return data.candidates.in_source_order(scores) if isinstance(data, Judged) else scores
 
 
 def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int:
-    """Write a folder of Parquet files with a score for every document, a file for each part; how many documents.
+    """Write a folder of Parquet files with a score for every document, one per part; return the number of documents.
 
-    Parts are written to a folder beside `out`, which takes its place once all are there. Where an earlier run of the
-    same model (`version`) on the same data was cut short, what it had finished is used.
+    Parts are written to a folder beside `out`, which replaces it once all are there. Finished parts of an interrupted
+    run of the same model (`version`) on the same data are reused.
     """
     check_scores_folder(out)
     recover_folder(out)
@@ -51,7 +51,7 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
     with refused_if_not_written(out), resume_folder(beside, settings):
         rows = workers().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
         for stray in [each for each in beside.iterdir() if each.name not in names]:
-            stray.unlink()  # the record, and what a lost worker had begun
+            stray.unlink()  # the record, and unfinished files of a lost worker
         replace_folder(beside, out.resolve())
     return sum(rows)
 
@@ -61,7 +61,7 @@ def _scores(part: Shard, ranker: Ranker) -> Floats:
 
 
 def _write_scores(part: Shard, name: str, folder: Path, ranker: Ranker) -> int:
-    """The documents of one part scored and written, unless they have been."""
+    """Score the documents of one part and write them, unless that is done."""
     candidates = part.load().candidates
     if not (folder / name).is_file():
         write_scored_part(folder / name, candidates, ranker.predict(candidates))

@@ -1,6 +1,6 @@
-"""Packages tried once, in other processes: one that is broken, crashes or hangs is an answer like any other.
+"""Trials of packages in other processes: one that is broken, crashes or hangs is a result like any other.
 
-Nothing but Python's own library is imported before a trial begins.
+Only Python's own library is imported before a trial begins.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-_SECONDS = 120  # for the packages of one process together; compiling takes some of it on a slow machine
+_SECONDS = 120  # for all packages of one process; compiling takes some of it on a slow machine
 _LONGEST = 300  # characters of an error that are shown
-_FILES_ALONE = ("wordllama",)  # whose files are read and whose code is not run
+_FILES_ALONE = ("wordllama",)  # packages whose files are read and whose code is not run
 _CODE = "import sys; sys.path[:] = {path!r}; from querywise.jobs.trials import answer; answer({modules!r})"
 
 
 class Outcome(NamedTuple):
-    """What became of a trial: the error in one line, empty if there was none, and what else was found out."""
+    """The outcome of a trial: the error in one line, empty if there was none, and other details."""
 
     error: str
     detail: str
 
 
 def tried(modules: Sequence[str]) -> dict[str, Outcome]:
-    """Every package imported and tried, one after the other; after one that ends the process, in a new process."""
+    """Import and try every package, one after the other; if one ends the process, continue in a new one."""
     found: dict[str, Outcome] = {}
     while left := [module for module in modules if module not in found]:
         answered, ending = _asked(left)
@@ -39,7 +39,7 @@ def tried(modules: Sequence[str]) -> dict[str, Outcome]:
 
 
 def answer(modules: Sequence[str]) -> None:
-    """Try the packages and print an outcome per line. What they print themselves goes nowhere."""
+    """Try the packages and print one outcome per line, discarding what they print themselves."""
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w")
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -48,11 +48,11 @@ def answer(modules: Sequence[str]) -> None:
     for module in modules:
         answers.write(json.dumps(_outcome(module)) + "\n")
         answers.flush()
-    os._exit(0)  # what a package does when Python ends is no part of the trial
+    os._exit(0)  # a package's exit handlers are not part of the trial
 
 
 def _asked(modules: Sequence[str]) -> tuple[dict[str, Outcome], str]:
-    """The outcomes that a new process told, and how it ended."""
+    """Return the outcomes from a new process, and how it ended."""
     code = _CODE.format(path=[os.path.abspath(each) for each in sys.path], modules=list(modules))
     surroundings = {"OMP_WAIT_POLICY": "passive", **os.environ, "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", code]
@@ -108,7 +108,7 @@ def _sklearn() -> None:
 
 
 def _numba() -> str:
-    """One of querywise's own kernels, compiled or read from where it is kept; gives that folder."""
+    """Run one of querywise's kernels, compiled or loaded; return the folder where it is stored."""
     import numpy as np
 
     from querywise.rankers.ensemble.active_sets import scalar_product
@@ -197,7 +197,7 @@ def _catboost() -> None:
     _must(len(model.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]).predict([[0.0]])) == 1)
 
 
-# What is done with a package once it is imported; it gives a detail or nothing. Of the others, importing is the trial.
+# The trial of a package after its import, which returns a detail or None. For other packages, importing is the trial.
 TRIALS: dict[str, Callable[[], str | None]] = {
     "Stemmer": _stemmer,
     "catboost": _catboost,

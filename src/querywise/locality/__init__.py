@@ -1,1 +1,1 @@
-"""Query similarity: views of queries as points, and the neighbours, groups and weights made from them."""
+"""Query similarity: views that place queries as points, and the neighbors, groups and weights computed from them."""

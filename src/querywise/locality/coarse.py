@@ -1,12 +1,11 @@
-"""Points in eight bits per coordinate, for a first look: which of them can be the nearest to a place.
+"""Points in eight bits per coordinate, for a first pass: which of them can be the nearest to a query point.
 
-Points are turned to their principal axes, the widest first. A point p is kept as whole numbers q with p ≈ centre +
-step · q, and a place as whole numbers v with step · (place − centre) ≈ unit · v. Their products are added up without
-rounding, so that the distance of p from the place is known up to what p and the place were rounded by.
+Points are rotated to their principal axes, the widest first. A point p is stored as integers q with p ≈ center +
+step · q, and a query point as integers v with step · (place − center) ≈ unit · v. Their products are summed without
+rounding, so that the distance of p from the query point is known up to the rounding of p and of the query point.
 
-The first look of all is along the widest axes alone: along the others a point is no nearer than the difference of the
-two lengths there. Points that this does not rule out are looked at along all axes, and those that may still be nearest
-in double precision.
+The first pass uses the widest axes alone: along the others a point is no nearer than the difference of the two lengths
+there. The remaining points are compared along all axes, and those that may still be nearest in double precision.
 """
 
 from __future__ import annotations
@@ -20,25 +19,31 @@ from numpy.typing import NDArray
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.compiled import compiled, compiled_loosely, smallest
 
-_MOST = 127  # of the whole numbers of points
+_MOST = 127  # largest integer of points
 _MOST_OF_PLACES = 32_767
 _SUM = 2**31 - 1  # the largest sum of their products
-_ROUNDING = 1e-12  # of lengths: sums in double precision are nearer than that
-_SINGLE = 2e-6  # of squared lengths: a few sums in single precision are nearer than that
-_FAR = 1e15  # times the size of the points: farther places, single precision cannot hold the squares of
-_WIDEST = 8  # axes of the first look
-_TURNED = 1_024  # coordinates: points of more are not turned, which would take too long
+_ROUNDING = 1e-12  # relative error bound of lengths in double precision
+_SINGLE = 2e-6  # relative error bound of squared lengths in single precision
+_FAR = 1e15  # times the size of the points: squared distances beyond it overflow single precision
+_WIDEST = 8  # axes of the first pass
+_TURNED = 1_024  # coordinates up to which points are rotated; more would take too long
 _BLOCK = 256  # points at a time
 
 
 class Coarse(NamedTuple):
     """Points in eight bits.
 
-    size: the largest coordinate, by which all are divided. axes: what points are turned by, None where they are not.
-    numbers: of the points, in an order in which neighbours along the two widest axes are together. centres: the means
-    of blocks of them along the widest. first: axes × points, the widest. others: points × axes.
-    squares: of their distances from the centre, `longest` the largest. beside: their lengths along the others. off: how
-    far any of them was moved at most.
+    Attributes:
+        size: The largest coordinate, by which all are divided.
+        axes: The axes that points are rotated to; None if they are not.
+        numbers: Indices of the points, in an order that keeps neighbors along the two widest axes together.
+        centres: The means of blocks of them along the widest axes.
+        first: Axes × points, the widest axes.
+        others: Points × axes, the other axes.
+        squares: The squared distances from the center, of which `longest` is the largest.
+        beside: The lengths along the other axes.
+        off: The largest distance that rounding moved any point.
+
     """
 
     middle: Floats
@@ -57,7 +62,7 @@ class Coarse(NamedTuple):
 
     @classmethod
     def of(cls, points: Floats) -> Self:
-        """Those of some points."""
+        """Encode points."""
         middle = points.mean(axis=0)
         turned, axes = points - middle, None
         size = max(float(turned.max()), -float(turned.min())) or 1.0
@@ -90,7 +95,7 @@ class Coarse(NamedTuple):
         )
 
     def perhaps_nearest(self, place: Floats, slack: float) -> Ints:
-        """The points that may be nearest to a place, or as near but for `slack`, in squared distances."""
+        """Return the points that may be nearest to `place`, with a tolerance of `slack` in squared distances."""
         away = (place - self.middle) / self.size
         if self.axes is not None:
             away = _turned(away, self.axes)
@@ -115,10 +120,10 @@ class Coarse(NamedTuple):
 def _coded(
     turned: Floats, numbers: Ints, centre: Floats, step: Floats
 ) -> tuple[NDArray[np.int8], Floats, Floats, float]:
-    """Points in some order as whole numbers; their squares, their lengths beside the widest axes, and how far off."""
+    """Return points as integers, their squares, their lengths along the other axes, and the largest rounding."""
     codes, off = np.empty(turned.shape, np.int8), 0.0
     squares, beside = np.empty(len(turned)), np.empty(len(turned))
-    for first in range(0, len(turned), _BLOCK):  # so few that they stay in the cache
+    for first in range(0, len(turned), _BLOCK):  # few enough to stay in the cache
         own = slice(first, first + _BLOCK)
         rows = turned[numbers[own]] - centre
         codes[own] = np.clip(np.rint(rows / step), -_MOST, _MOST)
@@ -131,7 +136,7 @@ def _coded(
 
 
 def _together(turned: Floats) -> Ints:
-    """The numbers of points in an order in which blocks of them have neighbours along the first two axes."""
+    """Return the indices of points in an order whose blocks are neighbors along the first two axes."""
     strips = max(1, round(math.sqrt(len(turned) / _BLOCK)))
     strip = np.empty(len(turned), np.int64)
     strip[np.argsort(turned[:, 0], kind="stable")] = np.arange(len(turned)) * strips // len(turned)
@@ -140,7 +145,7 @@ def _together(turned: Floats) -> Ints:
 
 @compiled
 def _turned(away: Floats, axes: Floats) -> Floats:
-    """A place along the axes: a product of so few numbers that other threads would only delay it."""
+    """Rotate a query point to the axes, without BLAS: the product is so small that threads would only delay it."""
     found = np.zeros(len(away))
     for row in range(len(away)):
         for axis in range(len(away)):
@@ -161,7 +166,7 @@ def _looked_at(
     longest: float,
     off: float,
 ) -> Ints:
-    """The points that may be nearest to a place, `away` from the centre."""
+    """Return the points that may be nearest to a query point, `away` from the center."""
     codes, unit, error = _as_codes(away * step)
     behind = codes[len(first) :].copy()
     square, aside = 0.0, 0.0
@@ -171,12 +176,12 @@ def _looked_at(
     error += _SINGLE * (square + longest)
     off += _ROUNDING * math.sqrt(square)
     scale, own = np.float32(2 * unit), np.float32(2 * math.sqrt(aside))
-    # Squared distances from here on are without `square`, which all have in common.
+    # From here on, squared distances omit the common term `square`.
     rough, bound = np.inf, np.inf
     rows, found, count = np.empty(len(squares), np.int64), np.empty(len(squares), np.float32), 0
     least, blocks = np.empty(_BLOCK, np.float32), (len(squares) + _BLOCK - 1) // _BLOCK
     begun, nearest = 0, np.inf
-    for block in range(blocks):  # begin with the block in which the nearest most likely is
+    for block in range(blocks):  # begin with the block that most likely has the nearest
         gap = 0.0
         for axis in range(len(first)):
             gap += (centres[block, axis] - away[axis]) ** 2
@@ -205,7 +210,7 @@ def _looked_at(
 
 @compiled
 def _as_codes(products: Floats) -> tuple[NDArray[np.int16], float, float]:
-    """A place as whole numbers, their unit, and how far sums of products with points can be off for it."""
+    """Return a query point as integers, their unit, and the resulting error bound of sums of products."""
     largest = 0.0
     for product in products:
         largest = max(largest, abs(product))
@@ -230,7 +235,7 @@ def _at_least(
     bound: float,
     least: Singles,
 ) -> int:
-    """Fill in the least squared distances of a block, by what is known along the first axes; how many are in bounds."""
+    """Fill in lower bounds of a block's squared distances from the first axes; return how many are in bounds."""
     size, within, limit = min(_BLOCK, len(squares) - begin), 0, np.float32(bound)
     totals = np.zeros(_BLOCK, np.int32)
     for axis in range(len(first)):
@@ -247,24 +252,24 @@ def _at_least(
 
 @compiled
 def _product(others: NDArray[np.int8], row: int, codes: NDArray[np.int16]) -> np.float32:
-    """The sum of products along the other axes."""
+    """Return the sum of products along the other axes."""
     total = np.int32(0)
     for axis in range(len(codes)):
-        # Kept to 32 bits, which hold every sum: many are then multiplied at a time.
+        # 32 bits hold every sum, and let the processor multiply many at a time.
         total = np.int32(total + np.int32(others[row, axis]) * np.int32(codes[axis]))
     return np.float32(total)
 
 
 @compiled
 def _bound(rough: float, square: float, error: float, off: float, slack: float) -> float:
-    """The rough squared distance up to which a point may be nearest, where one has `rough`."""
+    """Return the rough squared distance up to which a point may be nearest, given that one point has `rough`."""
     least = math.sqrt(max(rough + square + error, 0.0)) + off  # the nearest is no farther
     return (math.sqrt(least**2 + slack) + off) ** 2 + error - square
 
 
 @compiled_loosely
 def square_gaps(points: Floats, place: Floats, found: Floats) -> None:
-    """The squared distances of a place from points, four at a time."""
+    """Compute the squared distances of a query point from points, four at a time."""
     row = 0
     while row + 4 <= len(points):
         p0, p1, p2, p3 = points[row], points[row + 1], points[row + 2], points[row + 3]
@@ -287,7 +292,7 @@ def square_gaps(points: Floats, place: Floats, found: Floats) -> None:
 
 @compiled
 def least_gaps(gaps: Floats, cut: float, slack: float) -> tuple[int, int, Ints]:
-    """The place of the least gap, how many are as small but for twice `slack`, and all up to a cut but for `slack`."""
+    """Return the index of the least gap, the number within 2 `slack` of it, and all up to `cut` plus `slack`."""
     least, tied, count, close = 0, 0, 0, np.empty(len(gaps), np.int64)
     for place in range(len(gaps)):
         if gaps[place] < gaps[least]:
@@ -301,9 +306,9 @@ def least_gaps(gaps: Floats, cut: float, slack: float) -> tuple[int, int, Ints]:
 
 @compiled
 def look_around(points: Floats, place: Floats, k: int, slack: float, gaps: Floats) -> tuple[int, int, Ints, float]:
-    """What `least_gaps` says of the squared distances of points from a place, cut at the k-th of them, and that cut.
+    """Apply `least_gaps` to the squared distances of points from a query point, cut at the k-th; return also the cut.
 
-    `gaps` gets all of them.
+    `gaps` is filled with all of them.
     """
     square_gaps(points, place, gaps)
     cut = smallest(gaps, k)
@@ -313,7 +318,7 @@ def look_around(points: Floats, place: Floats, k: int, slack: float, gaps: Float
 
 @compiled_loosely
 def closest(points: Floats, place: Floats, rows: Ints, slack: float) -> tuple[int, int]:
-    """The nearest to a place of some points, and how many have its squared distance but for `slack`; of all if none."""
+    """Return the nearest of some rows (all if empty), and how many equal its squared distance within `slack`."""
     count = len(rows) if len(rows) else len(points)
     gaps, least = np.empty(count), 0
     for each in range(count):

@@ -18,11 +18,11 @@ from querywise.runtime.compiled import compiled
 from querywise.runtime.stored import COUNT, Known, Starts, contents, floats, require
 
 _SOFTENING = 0.1
-_TIED = 1e-12  # differences of divergences below this are none
+_TIED = 1e-12  # smaller differences of divergences are ties
 
 
 def by_distance(distances: Floats) -> Floats:
-    """Weights ∝ 1 / (0.1 + distance): Transform's. They are finite at any distance.
+    """Return Transform's weights, ∝ 1 / (0.1 + distance), which are finite at any distance.
 
     >>> by_distance(np.array([[0.0, 0.3]]))
     array([[0.8, 0.2]])
@@ -31,7 +31,7 @@ def by_distance(distances: Floats) -> Floats:
 
 
 def without_the_weak(weights: Floats, floor: float) -> Floats:
-    """The same without the models whose weight is below a share `floor` of the largest: 0 keeps all, 1 the best.
+    """Drop the models whose weight is below a share `floor` of the largest: 0 keeps all, 1 the best.
 
     >>> without_the_weak(np.array([[0.5, 0.4, 0.1]]), 0.5).round(3)
     array([[0.556, 0.444, 0.   ]])
@@ -42,23 +42,23 @@ def without_the_weak(weights: Floats, floor: float) -> Floats:
 
 
 def check_floor(floor: float) -> None:
-    """Refuse what is no share."""
+    """Raise DataError unless `floor` is a share."""
     if not 0 <= floor <= 1:
         raise DataError(f"floor={floor} must be a share between 0, which keeps every model, and 1, the best alone.")
 
 
 def normalised(weights: Floats) -> Floats:
-    """Rows that sum to 1; a row of zeros stays one."""
+    """Scale rows to sum to 1; a row of zeros stays unchanged."""
     totals = weights.sum(axis=1, keepdims=True)
     return weights / np.where(totals > 0, totals, 1.0)
 
 
 @dataclass(eq=False, repr=False)
 class SimilarQueries(Estimator):
-    """SelectRanker's weights: each model's average precision on the training queries most like this one to it.
+    """SelectRanker's weights: each model's average precision on the training queries most similar for it.
 
     For model i take, among its own training queries, the k whose coordinate i is nearest to the query's; the weight is
-    the sum of their average precision under model i. Queries equally near at the k-th place share it. fit takes the
+    the sum of their average precision under model i. Queries that tie at the k-th place share it. `fit` takes the
     training queries' points (queries × models), the models' members (models × queries) and the training queries'
     average precision (queries × models).
     """
@@ -81,17 +81,17 @@ class SimilarQueries(Estimator):
             sums.append(precision[own, model])
             starts.append(starts[-1] + len(own))
         self.values_ = np.concatenate([*values, np.zeros(0)])
-        self.sums_ = np.cumsum(np.concatenate(sums))  # the precision of all before a place
+        self.sums_ = np.cumsum(np.concatenate(sums))  # cumulative precision before each index
         self.starts_ = np.array(starts)
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """The values of each model ascend."""
+        """Check that the values of each model ascend."""
         falls = np.flatnonzero(np.diff(self.values_) < 0) + 1
         require(bool(np.isin(falls, self.starts_).all()), "SimilarQueries.values_ are not in ascending order")
 
     def weights(self, points: Floats, /) -> Floats:
-        """New queries × models."""
+        """Return weights, new queries × models."""
         if not hasattr(self, "values_"):
             raise NotFittedError(self)
         found = np.empty(points.shape)
@@ -104,9 +104,9 @@ class SimilarQueries(Estimator):
 def nearest_sums(
     points: Floats, values: Floats, sums: Floats, starts: Ints, k: int, tied: float, found: Floats
 ) -> None:
-    """Of each column's sorted values the sum over the k nearest to the point; those tied at the k-th place share it.
+    """Sum over the k values nearest to the point in each sorted column; ties at the k-th place share it.
 
-    Column i has values[starts[i]:starts[i + 1]]; sums[place] is the sum of what comes before a place.
+    Column i has values[starts[i]:starts[i + 1]]; sums[j] is the sum of everything before index j.
     """
     for row in range(points.shape[0]):
         for column in range(points.shape[1]):
@@ -136,7 +136,7 @@ def nearest_sums(
 
 @compiled
 def places_before(values: Floats, low: int, high: int, target: float, equal_too: bool) -> int:
-    """The first place whose value is above the target, or, unless equal ones come before too, not below it."""
+    """Return the first index whose value is not below the target or, with `equal_too`, above it."""
     while low < high:
         middle = (low + high) // 2
         if values[middle] < target or (equal_too and values[middle] == target):

@@ -1,11 +1,11 @@
 """A fixed number of groups of training queries: each is a row of query weights, and becomes one local model.
 
-K-means is seeded, the best of several starts: K-means++ and Lloyd's rounds, compiled, with Elkan's bounds, which leave
-out most distances [elkan2003]_. The draws, the rule to stop and the choice between starts are those of scikit-learn, so
-the clusters are the same; it is asked itself where rounding would decide: where two centres are equally near to a
-point, two candidates or two starts equally good, or a cluster has no points. There are never more groups than different
-points. Points are put in the order of their coordinates first, so that the groups do not depend on the order of the
-training queries.
+K-means is seeded, the best of several starts: K-means++ and Lloyd's iterations, compiled, with Elkan's bounds, which
+skip most distances [elkan2003]_. The draws, the stopping rule and the choice between starts are those of scikit-learn,
+so the clusters are the same; scikit-learn itself is used if rounding would decide: if two centers are equally near to a
+point, two candidates or two starts equally good, or a cluster has no points. There are never more groups than distinct
+points. Points are first sorted by their coordinates, so that the groups do not depend on the order of the training
+queries.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Sparse, contents, floats, part
 from querywise.runtime.threads import in_threads, slices
 
-_NO_NEARER = 1e-10  # of a distance: whatever is closer than that is a tie
+_NO_NEARER = 1e-10  # of a distance: anything closer is a tie
 _ROUNDS = 300
-_WIDTH = 16  # features are filled up with zeros to a multiple of this: sums of whole vectors are quick
-_TILE = 512  # points whose distances from all candidates are added up together
+_WIDTH = 16  # features are padded with zeros to a multiple of this: sums of whole vectors are fast
+_TILE = 512  # points whose distances from all candidates are summed together
 _STARTS = 4
-_MANY = 50_000  # points beyond which the centres are those of a sample
+_MANY = 50_000  # points beyond which the centers come from a sample
 _BLOCK = 200_000  # distances in memory at a time, in each thread
-_BOUNDS = 8_000_000  # distances that K-means keeps in memory, in each thread; scikit-learn's keeps none
-_TIED = 1e-12  # of a distance: smaller differences are rounding
+_BOUNDS = 8_000_000  # distances that K-means keeps in memory, in each thread; scikit-learn keeps none
+_TIED = 1e-12  # of a distance: smaller differences are rounding errors
 _LEAST = 0.01  # of a query's largest membership: smaller ones are set to 0
 
 
 class Bounds(NamedTuple):
-    """What is known of distances without computing them: every centre moves, and distances change by no more.
+    """Bounds of distances that avoid computing them: a distance changes by no more than its center moves.
 
-    near: points × centres, a distance and how far the centre had moved until then; infinite for a point's own centre.
-    moved: by centre, in all.
+    Attributes:
+        near: Points × centers: a distance plus how far the center had moved by then; infinite for a point's own center.
+        moved: By center, the total distance moved.
+
     """
 
     near: Floats
@@ -56,7 +58,7 @@ class Bounds(NamedTuple):
 
 
 def least_inertia(points: Floats, count: int, seed: int, starts: int) -> Floats | None:
-    """The centres of the best of some starts; None where rounding would decide."""
+    """Return the centers of the best of some starts; None if rounding would decide."""
     middle, width = points.mean(axis=0), points.shape[1]
     across = np.zeros((max(-(-width // _WIDTH), 1) * _WIDTH, len(points)))
     across[:width] = (points - middle).T
@@ -80,17 +82,21 @@ def least_inertia(points: Floats, count: int, seed: int, starts: int) -> Floats 
 
 
 def _same(labels: Ints, others: Ints) -> bool:
-    """Whether two clusterings differ in their numbers alone."""
+    """Whether two clusterings differ only in their numbering."""
     pairs = len(np.unique(np.stack([labels, others]), axis=1).T)
     return len(np.unique(labels)) == len(np.unique(others)) == pairs
 
 
 @compiled
 def _one_start(across: Floats, first: int, draws: Floats, enough: float) -> tuple[Floats, Ints, float, bool]:
-    """Centres, the cluster of each point, the sum of squared distances; False where rounding would decide.
+    """Return centers, the cluster of each point, the sum of squared distances; False if rounding would decide.
 
-    across: features × points. first: the point that is the first centre. draws: for every further centre, numbers in
-    0 … 1 that choose candidates. enough: centres that together move by no more than this, squared, are at rest.
+    Args:
+        across: Features × points.
+        first: The point that is the first center.
+        draws: For every further center, numbers in 0 … 1 that choose candidates.
+        enough: Stop when the sum of squared center movements is no more than this.
+
     """
     points = np.empty((across.shape[1], across.shape[0]))
     for j in range(len(across)):
@@ -122,7 +128,7 @@ def _one_start(across: Floats, first: int, draws: Floats, enough: float) -> tupl
 
 @compiled_loosely
 def _square(some: Floats, other: Floats) -> float:
-    """The squared distance."""
+    """Return the squared distance."""
     total = 0.0
     for j in range(len(some)):
         gap = some[j] - other[j]
@@ -132,7 +138,7 @@ def _square(some: Floats, other: Floats) -> float:
 
 @compiled_loosely
 def _squares(across: Floats, candidates: Floats, found: Floats) -> None:
-    """Candidates × points: squared distances."""
+    """Compute squared distances, candidates × points."""
     width, count = across.shape
     for begin in range(0, count, _TILE):
         end = min(begin + _TILE, count)
@@ -151,9 +157,9 @@ def _squares(across: Floats, candidates: Floats, found: Floats) -> None:
 def _choose(
     across: Floats, points: Floats, first: int, draws: Floats, centres: Floats, labels: Ints, near: Floats
 ) -> bool:
-    """K-means++: of points drawn in proportion to squared distances, each centre is the one that lowers them most.
+    """Choose centers by K-means++: of points drawn in proportion to squared distances, the one that lowers them most.
 
-    Labels and distances of all points come with it. False where rounding decides.
+    Also fill in labels and distances of all points. Return False if rounding decides.
     """
     count, trials = len(points), draws.shape[1]
     found, chances, tied = np.empty((trials, count)), np.empty(count), np.zeros(count)
@@ -189,7 +195,7 @@ def _choose(
 
 @compiled
 def _join(squares: Floats, number: int, least: Floats, labels: Ints, near: Floats, tied: Floats) -> None:
-    """The points that are nearest to a new centre become its own; 1 marks those as near to another."""
+    """Assign the points that are nearest to a new center; mark with 1 those as near to another."""
     for i in range(len(squares)):
         square = squares[i]
         near[i, number] = np.sqrt(square)
@@ -210,7 +216,7 @@ def _sum(values: Floats) -> float:
 
 @compiled
 def _take(points: Floats, chosen: Ints, found: Floats) -> None:
-    """The chosen points."""
+    """Copy the chosen points."""
     for t in range(len(chosen)):
         for j in range(points.shape[1]):
             found[t, j] = points[chosen[t], j]
@@ -226,7 +232,7 @@ def _add_up(values: Floats, found: Floats) -> None:
 
 @compiled_loosely
 def _lowered(least: Floats, squares: Floats) -> float:
-    """The sum of the smaller ones."""
+    """Return the sum of the elementwise minima."""
     total = 0.0
     for i in range(len(least)):
         total += min(least[i], squares[i])
@@ -235,7 +241,7 @@ def _lowered(least: Floats, squares: Floats) -> float:
 
 @compiled
 def _assign(points: Floats, centres: Floats, labels: Ints, bounds: Bounds) -> int:
-    """Give every point its nearest centre; how many changed, or −1 where two are equally near."""
+    """Assign every point to its nearest center; return the number of changes, or −1 if two are equally near."""
     near, moved = bounds
     changed = 0
     for i in range(len(points)):
@@ -266,7 +272,7 @@ def _assign(points: Floats, centres: Floats, labels: Ints, bounds: Bounds) -> in
 
 @compiled_loosely
 def _within(row: Floats, moved: Floats, limit: float) -> int:
-    """How many centres may be that near."""
+    """Return how many centers may be that near."""
     found = 0
     for c in range(len(row)):
         found += row[c] - moved[c] <= limit
@@ -275,7 +281,7 @@ def _within(row: Floats, moved: Floats, limit: float) -> int:
 
 @compiled
 def _move(points: Floats, labels: Ints, centres: Floats, moved: Floats) -> float:
-    """Centres to the means of their points; the sum of squares of how far they go, −1 if one has none."""
+    """Move centers to the means of their points; return the sum of squared movements, −1 if one has no points."""
     sums, counts = np.zeros(centres.shape), np.zeros(len(centres))
     for i in range(len(points)):
         counts[labels[i]] += 1.0
@@ -304,9 +310,13 @@ def _add(total: Floats, row: Floats) -> None:
 class Clusters(Estimator):
     """K-means of the training queries, in their view.
 
-    count: how many clusters, or, between 0 and 1, as a share of the training queries. softness: 0 puts a query into
-    its nearest cluster alone; above 0 it also belongs to others, a cluster at distance d counting
-    exp(−(d² − d₀²) / (2 softness² s²)) where d₀ is the distance to the nearest and s² the mean of d₀² over all queries.
+    Args:
+        count: The number of clusters or, between 0 and 1, their share of the training queries.
+        softness: 0 puts a query only into its nearest cluster; above 0 it also belongs to others, a cluster at distance
+            d with weight exp(−(d² − d₀²) / (2 softness² s²)) where d₀ is the distance to the nearest and s² the mean of
+            d₀² over all queries.
+        seed: The random start.
+
     """
 
     count: float = 20
@@ -317,7 +327,7 @@ class Clusters(Estimator):
     stored = contents(centres_=floats("groups>0", "coordinates"), members_=Sparse("groups", "queries"))
 
     def fit(self, points: Floats, data: Judged, /) -> Self:
-        """Find the centres; every training query joins its cluster."""
+        """Find the centers, and assign every training query to its cluster."""
         _check_softness(self.softness)
         asked = number_of(self.count, len(points), "clusters=…", beyond=True)
         self.centres_ = k_means(points, asked, self.seed)
@@ -325,29 +335,29 @@ class Clusters(Estimator):
         return self
 
     def distances(self, points: Floats, /) -> Floats:
-        """How far each query is from each centre."""
+        """Return each query's distance from each center."""
         if not hasattr(self, "centres_"):
             raise NotFittedError(self)
         return cdist(self._placed(points), self.centres_)
 
     def _placed(self, points: Floats) -> Floats:
-        """The points of queries in the space of the centres."""
+        """Return the points of queries in the space of the centers."""
         return points
 
 
 class RelevantClusters(Clusters):
     """K-means of the *relevant documents* of all training queries [lin2011]_.
 
-    A training query joins every cluster that holds one of its relevant documents, so it may belong to several, and to
+    A training query joins every cluster that holds one of its relevant documents, so it may belong to several, or to
     none. The points of queries must be means of raw document features (`TopMean(standardise=False)`); both are
-    standardised on the relevant documents. Parameters are those of Clusters; the largest membership of a query's
-    relevant documents is the query's.
+    standardized on the relevant documents. Parameters are those of Clusters; a query's membership is the largest of its
+    relevant documents'.
     """
 
     stored = contents(scaling_=part(Scaling, columns="coordinates"))
 
     def fit(self, points: Floats, data: Judged, /) -> Self:
-        """Find the centres; every training query joins the clusters of its relevant documents."""
+        """Find the centers, and assign every training query to the clusters of its relevant documents."""
         _check_softness(self.softness)
         relevant = data.labels > 0
         if not relevant.any():
@@ -366,7 +376,7 @@ class RelevantClusters(Clusters):
 
 
 def k_means(points: Floats, count: int, seed: int) -> Floats:
-    """The centres of so many clusters, of fewer where there are fewer different points."""
+    """Return the centers of `count` clusters, or fewer if there are fewer distinct points."""
     with doing("Clustering"):
         rng = np.random.default_rng(seed)
         points = points[by_coordinates(points)]
@@ -381,34 +391,34 @@ def _by_scikit_learn(points: Floats, count: int, seed: int) -> Floats:
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
-        # Points that differ by rounding alone become one cluster, and leave another empty.
+        # Points that differ only by rounding become one cluster, and leave another empty.
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = KMeans(count, n_init=_STARTS, random_state=seed).fit(points)
     return np.asarray(found.cluster_centers_, dtype=np.float64)
 
 
 def _different(points: Floats, enough: int) -> int:
-    """How many different points there are; where one coordinate alone tells enough of them apart, that many."""
+    """Return the number of distinct points; stop at `enough` if one coordinate alone distinguishes that many."""
     if points.shape[1] and len(np.unique(points[:, 0])) >= enough:
         return enough
     return len(np.unique(points, axis=0))
 
 
 def nearest_centre(distances: Floats) -> Ints:
-    """The nearest centre of each row of distances, the first of those that differ by rounding alone."""
+    """Return the nearest center of each row of distances, the first of those that differ only by rounding."""
     least = distances.min(axis=1, keepdims=True)
     found: Ints = np.argmax(distances <= least + _TIED * least, axis=1)
     return found
 
 
 def _check_softness(softness: float) -> None:
-    """Refuse what is no softness."""
+    """Raise DataError for an invalid softness."""
     if not 0 <= softness < np.inf:
         raise DataError(f"softness={softness} must be 0, one cluster for each, or a number above 0.")
 
 
 def _members(points: Floats, centres: Floats, owner: Ints, queries: int, softness: float) -> Floats:
-    """Queries × clusters: the largest membership of the points that each query owns."""
+    """Return queries × clusters: the largest membership of the points that each query owns."""
     members = np.zeros((queries, len(centres)))
     blocks = slices(len(points), max(1, _BLOCK // len(centres)))
     if softness == 0:
@@ -422,17 +432,17 @@ def _members(points: Floats, centres: Floats, owner: Ints, queries: int, softnes
 
 
 def _reach(points: Floats, centres: Floats, blocks: Sequence[slice]) -> float:
-    """The mean squared distance of points from their nearest centre."""
+    """Return the mean squared distance of points from their nearest center."""
     parts = in_threads(lambda block: cdist(points[block], centres).min(axis=1), blocks)
     return float(np.mean(np.concatenate(parts) ** 2))
 
 
 def _memberships(points: Floats, centres: Floats, softness: float, reach: float) -> Floats:
-    """Points × clusters: 1 for the nearest, less for the others, 0 for negligible ones."""
+    """Return points × clusters: 1 for the nearest, less for the others, 0 for negligible ones."""
     squares = cdist(points, centres) ** 2
     nearest = nearest_centre(squares)
     found = np.zeros_like(squares)
-    width = 2 * softness * softness * reach  # infinite, rather than an error, where the square overflows
+    width = 2 * softness * softness * reach  # infinite, rather than an error, if the square overflows
     if width > 0:
         with np.errstate(over="ignore"):
             found = np.exp(-(squares - squares.min(axis=1, keepdims=True)) / width)

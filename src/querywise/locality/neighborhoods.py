@@ -1,9 +1,9 @@
-"""Which training queries count for a query: everyone, the k nearest, or all within a radius.
+"""Neighborhoods: the training queries that count for a query: all, the k nearest, or those within a radius.
 
 Search is exact. Distances are computed in blocks by the expansion ‖a‖² + ‖b‖² − 2a·b; wherever its rounding could
-change the neighbours, they are computed again as ‖a − b‖. Training queries equally distant at the k-th place share the
-places that are left in equal parts; where one point must be chosen, the one that comes first by its coordinates is.
-Neither depends on the order of the training queries.
+change the neighbors, they are computed again as ‖a − b‖. Training queries that tie at the k-th place share the
+remaining places equally; where one point must be chosen, it is the first by its coordinates. Neither depends on the
+order of the training queries.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from querywise.runtime.threads import in_threads
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]
 
 _BLOCK = 4_000_000  # distances in memory at a time, in each thread
-_TIED = 1e-12  # of a distance: smaller differences are rounding
-_LARGE = 200_000  # coordinates of all points: from here on a first look at them in eight bits saves time
+_TIED = 1e-12  # of a distance: smaller differences are rounding errors
+_LARGE = 200_000  # coordinates of all points from which a first pass in eight bits saves time
 _ALL = np.zeros(0, np.int64)  # for `closest`: no rows are all rows
-_ALIKE = 9  # digits, in units of the distance, by which coordinates of equally distant points are compared
+_ALIKE = 9  # digits, in units of the distance, to which coordinates of equally distant points are compared
 
 
 class Everyone(Estimator):
@@ -41,12 +41,12 @@ class Everyone(Estimator):
     stored = contents(count_=Whole(1, size="queries"))
 
     def fit(self, points: Floats, /) -> Self:
-        """Remember how many there are."""
+        """Remember the number of training queries."""
         self.count_ = len(points)
         return self
 
     def weights(self, points: Floats, /) -> csr_array:
-        """A row of ones for every query."""
+        """Return a row of ones for every query."""
         if not hasattr(self, "count_"):
             raise NotFittedError(self)
         return csr_array(np.ones((len(points), self.count_)))
@@ -54,11 +54,11 @@ class Everyone(Estimator):
 
 @dataclass(eq=False, repr=False)
 class Nearest(Estimator):
-    """The k nearest training queries, equally weighted; those tied at the k-th place share it.
+    """The k nearest training queries, equally weighted; ties at the k-th place share it.
 
     Args:
-        k: their number, or, between 0 and 1, their share.
-        metric: how distance is measured.
+        k: their number or, between 0 and 1, their share.
+        metric: the distance between queries.
         search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are
             scikit-learn's.
     """
@@ -80,7 +80,7 @@ class Nearest(Estimator):
         return self
 
     def weights(self, points: Floats, /) -> csr_array:
-        """1 for each of the k nearest; those equally distant at the k-th place share what is left in equal parts."""
+        """Return 1 for each of the k nearest; those that tie at the k-th place share the rest equally."""
         if not hasattr(self, "points_"):
             raise NotFittedError(self)
         places = measured(points, self.metric)
@@ -92,14 +92,14 @@ class Nearest(Estimator):
         return _rows(*self.index.among_nearest(places, self.count_), len(self.points_))
 
     def around(self, point: Floats) -> tuple[int, Shared]:
-        """The nearest training query to one point, and what `weights` has for that point, by one look at all."""
+        """Return the nearest training query and the neighbor weights of one point, in one pass."""
         if self.search != "brute":
             raise DataError(f"Nearest(search={self.search!r}) looks for many at once; around needs search='brute'.")
         return self.index.around(measured(point[None, :], self.metric)[0], self.count_)
 
     def row(self, found: Shared) -> csr_array:
-        """The neighbours of one point, as a row of weights."""
-        row: Any = copy.copy(self._nobody)  # to make one anew takes as long as to find the neighbours
+        """Return the neighbors of one point, as a row of weights."""
+        row: Any = copy.copy(self._nobody)  # creating one takes as long as finding the neighbors
         row.data, row.indices, row.indptr = found.weights, found.columns, np.array([0, len(found.columns)])
         made: csr_array = row
         return made
@@ -120,7 +120,7 @@ class Nearest(Estimator):
         return (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
 
     def _by_tree(self, places: Floats) -> tuple[Ints, dict[int, Shared]]:
-        """What `Search.among_nearest` finds, by a tree; rows with a tie at the k-th place by Search."""
+        """Find what `Search.among_nearest` finds, by a tree; rows with a tie at the k-th place by Search."""
         k, more = self.count_, min(self.count_ + 1, len(self.points_))
         if not len(places):
             return np.zeros((0, k), np.int64), {}
@@ -136,7 +136,7 @@ class Nearest(Estimator):
 
 @dataclass(eq=False, repr=False)
 class Radius(Estimator):
-    """All training queries within a distance; where there are none, the global model is used."""
+    """All training queries within a distance; if there are none, the global model is used."""
 
     radius: float
     _: KW_ONLY
@@ -152,7 +152,7 @@ class Radius(Estimator):
         return self
 
     def weights(self, points: Floats, /) -> csr_array:
-        """1 for each training query no farther than the radius."""
+        """Return 1 for each training query no farther than the radius."""
         if not hasattr(self, "points_"):
             raise NotFittedError(self)
         places = measured(points, self.metric)
@@ -163,7 +163,7 @@ class Radius(Estimator):
 
 
 class Shared(NamedTuple):
-    """The neighbours of a query some of which share a place: who, in ascending order, and how much each counts."""
+    """The neighbors of a query some of which share a place: their indices in ascending order, and their weights."""
 
     columns: Ints
     weights: Floats
@@ -180,12 +180,12 @@ class Search:
 
     @cached_property
     def coarse(self) -> Coarse | None:
-        """Many points in eight bits, for `nearest_one`."""
-        large = self.points.size >= _LARGE and math.isfinite(self.longest)  # of others no distance is computed
+        """The points in eight bits, if there are many, for `nearest_one`."""
+        large = self.points.size >= _LARGE and math.isfinite(self.longest)  # infinite points have no distances
         return Coarse.of(self.points) if large else None
 
     def nearest(self, places: Floats, k: int) -> Ints:
-        """The k points nearest to each place, nearest first; equally distant ones by their coordinates."""
+        """Return the k points nearest to each place, nearest first, with ties ordered by coordinates."""
         if k == 1 and len(places) == 1:
             return np.array([[self.nearest_one(places[0])]])
         found, shared = self.among_nearest(places, k)
@@ -196,7 +196,7 @@ class Search:
         return found
 
     def _first(self, place: Floats, columns: Ints, k: int) -> Ints:
-        """The k nearest of some points, equally distant ones by their coordinates, seen from the place."""
+        """Return the k nearest of some points, with ties ordered by coordinates relative to the place."""
         away = self.points[columns] - place
         gaps = lengths(away)
         sides = np.round(away / np.where(gaps > 0, gaps, 1.0)[:, None], _ALIKE)
@@ -208,7 +208,7 @@ class Search:
         return first
 
     def nearest_one(self, place: Floats) -> int:
-        """The nearest point to one place: what `among_nearest` finds, faster."""
+        """Return the nearest point to one place: the result of `among_nearest`, faster."""
         slack, coarse = self._slack(float(place @ place)), self.coarse
         rows = _ALL if coarse is None else coarse.perhaps_nearest(place, 4 * slack)
         row, tied = closest(self._plain, for_kernels(place), rows, 2 * slack)
@@ -219,8 +219,8 @@ class Search:
         return self._nearest_by(place, self.squares[rows] - 2 * (self.points[rows] @ place), slack, rows)
 
     def around(self, place: Floats, k: int) -> tuple[int, Shared]:
-        """The nearest point to one place and the k nearest, by one look at all points."""
-        if self.points.size < _LARGE:  # the threads of BLAS would wait for each other longer than it takes
+        """Return the nearest point to one place and the k nearest, in one pass over all points."""
+        if self.points.size < _LARGE:  # below, synchronizing BLAS threads takes longer than the product
             gaps, slack = np.empty(len(self.points)), self._slack(float(place @ place))
             nearest, tied, close, cut = look_around(self._plain, for_kernels(place), k, slack, gaps)
         else:
@@ -232,7 +232,7 @@ class Search:
         return nearest, self._shared(place, gaps, slack, k, cut, close)
 
     def _rough(self, place: Floats) -> tuple[Floats, float]:
-        """Squared distances to one place, up to a constant, and how far they can be off."""
+        """Return squared distances to one place, up to a constant, and their error bound."""
         gaps = self.points @ place
         gaps *= -2
         gaps += self.squares
@@ -245,21 +245,21 @@ class Search:
         return slack
 
     def _nearest_by(self, place: Floats, gaps: Floats, slack: float, columns: Ints | None = None) -> int:
-        """The nearest point by the rough squared distances of all, or of some `columns` among which it is."""
+        """Return the nearest point by rough squared distances of all points, or of `columns` that include it."""
         close = (gaps <= gaps.min() + 2 * slack).nonzero()[0]
         if columns is not None:
             close = columns[close]
         return int(close[0]) if len(close) == 1 else int(self._first(place, close, 1)[0])
 
     def _shared(self, place: Floats, gaps: Floats, slack: float, k: int, cut: float, close: Ints) -> Shared:
-        """The k nearest by rough squared distances, given the k-th of these and the points up to it."""
+        """Return the k nearest by rough squared distances, given the k-th of these and the points up to it."""
         if len(close) <= k:
             return Shared(close, np.ones(len(close)))
         sure, doubtful = close[gaps[close] < cut - slack], close[gaps[close] >= cut - slack]
         return _chosen(sure, doubtful, _exact(place, self.points[doubtful]), k)
 
     def among_nearest(self, places: Floats, k: int) -> tuple[Ints, dict[int, Shared]]:
-        """The k points nearest to each place, in ascending order of their numbers; and rows in which points share."""
+        """Return the k points nearest to each place, in ascending order of index, and the rows with shared places."""
         found = np.zeros((len(places), k), dtype=np.int64)
         shared: dict[int, Shared] = {}
         size = max(1, _BLOCK // max(len(self.points), 1))
@@ -269,11 +269,11 @@ class Search:
             rough = part @ self.points.T
             rough *= -2
             rough += self.squares
-            # The expansion errs by a few roundings of its largest term: points that near the k-th are checked again.
+            # The expansion is off by a few roundings of its largest term: points that near the k-th are checked again.
             slack = _slack(np.einsum("ij,ij->i", part, part), self.longest)
             _require_near(slack)
             for row, gaps in enumerate(rough):
-                cut, off = _smallest(gaps, k), float(slack[row])  # those near the k-th are looked at again
+                cut, off = _smallest(gaps, k), float(slack[row])  # those near the k-th are checked again
                 each = self._shared(part[row], gaps, off, k, cut, (gaps <= cut + off).nonzero()[0])
                 if len(each.columns) > k:
                     shared[block.start + row] = each
@@ -285,14 +285,14 @@ class Search:
 
 
 def _smallest(gaps: Floats, k: int) -> float:
-    """The k-th smallest; numpy takes less time for that than a kernel."""
+    """Return the k-th smallest; numpy is faster at that than a kernel."""
     lowest = gaps.copy()
     lowest.partition(k - 1)
     return float(lowest[k - 1])
 
 
 def _chosen(sure: Ints, doubtful: Ints, gaps: Floats, k: int) -> Shared:
-    """The k nearest: all that are sure, and the nearest of the doubtful; those equal at the last place share it."""
+    """Return the k nearest: all the sure ones, and the nearest of the doubtful; ties at the last place share it."""
     left = k - len(sure)
     cut = np.partition(gaps, left - 1)[left - 1]
     near = gaps < cut - _TIED * cut
@@ -308,12 +308,12 @@ _Number = TypeVar("_Number", Floats, float)
 
 
 def _slack(square: _Number, longest: float) -> _Number:
-    """How far the expansion of squared distances can be off, and more than equally distant points can differ by."""
+    """Return an error bound of expanded squared distances, larger than any difference of equally distant points."""
     return 1e-11 * (square + longest) + 1e-300
 
 
 def _require_near(squares: Floats | float) -> None:
-    """Refuse places whose distance from the points is beyond all numbers, and so are their neighbours."""
+    """Raise DataError for places so far from the points that distances overflow."""
     if not (math.isfinite(squares) if isinstance(squares, float) else np.isfinite(squares).all()):
         raise DataError(
             "A query lies too far from the training queries for its distance to be computed: coordinates above 1e150, "
@@ -322,7 +322,7 @@ def _require_near(squares: Floats | float) -> None:
 
 
 def distances(places: Floats, points: Floats, metric: Metric) -> Floats:
-    """The exact distance of each place to the point of the same row."""
+    """Return the exact distance of each place to the point of the same row."""
     away = measured(places, metric) - measured(points, metric)
     return lengths(away)
 
@@ -332,12 +332,12 @@ def _exact(place: Floats, points: Floats) -> Floats:
 
 
 def lengths(vectors: Floats) -> Floats:
-    """Of rows."""
+    """Return the lengths of rows."""
     return np.sqrt(sums_of_products("ij,ij->i", vectors, vectors))
 
 
 def measured(points: Floats, metric: Metric) -> Floats:
-    """Points for the Euclidean distance: as they are, or, for the cosine, normalised to the unit sphere."""
+    """Return points for the Euclidean distance: unchanged or, for the cosine, normalized to the unit sphere."""
     if metric == "euclidean":
         return points
     if metric != "cosine":
@@ -347,7 +347,7 @@ def measured(points: Floats, metric: Metric) -> Floats:
 
 
 def _rows(columns: Ints, shared: dict[int, Shared], count: int) -> csr_array:
-    """A row of ones for every row of columns, but where points share a place."""
+    """Return a row of ones for every row of columns, except where points share a place."""
     if not shared:
         pointers = np.arange(len(columns) + 1) * columns.shape[1]
         return csr_array((np.ones(columns.size), columns.ravel(), pointers), shape=(len(columns), count))

@@ -1,14 +1,14 @@
-"""A ranker by name: what can be set, as signatures and docstrings say, what is worth trying, and how it is built.
+"""A ranker by name: its settings (from signatures and docstrings), the values worth trying, and how it is built.
 
 A parameter with a default is a setting, of its annotation's type. A parameter can also stand for something that has
-settings of its own, which are then settings of the function too:
+settings of its own, which then become settings of the function too:
 
-- `Annotated[type[Nearest], "querywise.locality.neighborhoods:Nearest", "k", "metric"]` is the class, imported when that
-  is needed, with these parameters filled in;
-- `Annotated[QueryView, view_named]` is what that function returns.
+- `Annotated[type[Nearest], "querywise.locality.neighborhoods:Nearest", "k", "metric"]` is the class, imported when
+  needed, with these parameters filled in;
+- `Annotated[QueryView, view_named]` is the return value of that function.
 
-The names are those that can be set, by default all; a mapping gives some another default. Of two settings with one name
-the later one counts, and its value goes to both.
+The names are those that can be set, by default all; a mapping gives some another default. If two settings have the same
+name, the later one is used, and its value goes to both.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 Value: TypeAlias = "Json | Ranker"
 
 NOTHING = ("none", "null")
-JOINED = "+"  # between the names of a setting that takes several
+JOINED = "+"  # joins the names of a setting that takes several
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", NoneType: "none"}
 Maker: TypeAlias = Callable[..., Any]  # any class or function
 _CITED = re.compile(r" \[\w+\]_")
 Made: TypeAlias = "Callable[..., Ranker]"  # a ranker's class, with the values of its own settings
-TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
-SIGNALS = "signals"  # a setting of trees that validation data can choose
+TEXT_VIEW = "gradient:text"  # tried beside a method's own view if queries have texts and no view is given
+SIGNALS = "signals"  # a setting of trees that can be chosen on validation data
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Something that can be set. `kinds` are the types it takes, `object` anything; `several` names are joined by +."""
+    """A setting. `kinds` are its types, with `object` for any; `several` means that names are joined by +."""
 
     name: str
     kinds: tuple[type, ...]
@@ -59,17 +59,17 @@ class Setting:
 
     @property
     def type(self) -> str:
-        """The kinds in words: `number or none`."""
+        """The types in words: `number or none`."""
         return _or([words.removeprefix("a ") for words in self._kinds_in_words()])
 
     @property
     def expected(self) -> str:
-        """What a refusal asks for: the choices, or else the kinds."""
+        """What an error message expects: the choices, or else the types."""
         nothing = [WORDS[NoneType]] if NoneType in self.kinds else []
         return _or([*self.choices, *nothing] if self.choices else self._kinds_in_words())
 
     def read(self, text: str, said: str) -> Json:
-        """The value that a text stands for; `said` is how a refusal begins."""
+        """Parse the value from text; `said` is the beginning of an error message."""
         if NoneType in self.kinds and text.lower() in NOTHING:
             return None
         if bool in self.kinds and text.lower() in ("true", "false"):
@@ -85,13 +85,13 @@ class Setting:
         return value
 
     def checked(self, value: Value) -> Value:
-        """The value, if it is valid; else a refusal."""
+        """Return the value if it is valid; otherwise raise DataError."""
         if object not in self.kinds and not self._takes(value):
             raise DataError(f"{self.name}={typed(value)}: expected {self.expected}.")
         return value
 
     def argument(self, value: Value) -> Value:
-        """The constructor's argument."""
+        """Return the constructor's argument."""
         if self.several and isinstance(value, str):
             return [] if value in NOTHING else value.split(JOINED)
         return value
@@ -111,7 +111,7 @@ class Setting:
         return [words[kind] for kind in words if kind in self.kinds]
 
     def as_json(self) -> JsonObject:
-        """The setting as JSON can hold it."""
+        """Return the setting as JSON."""
         return {
             "name": self.name,
             "type": self.type,
@@ -122,17 +122,17 @@ class Setting:
 
 
 def typed(value: Value) -> str:
-    """A value as people type it: `none`, `true`, `0.2`."""
+    """Format a value as users type it: `none`, `true`, `0.2`."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _or(words: Sequence[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
+    """Join words: `a`, `a or b`, `a, b or c`."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def imported(home: str) -> Maker:
-    """The class or the function at `module:name`, imported now."""
+    """Import the class or function at `module:name`."""
     module, _, name = home.partition(":")
     found: Maker = getattr(importlib.import_module(module), name)
     return found
@@ -141,7 +141,7 @@ def imported(home: str) -> Maker:
 def settings_of(
     made: Maker, *names: str | Mapping[str, Json], ranker: Mapping[str, Setting] | None = None
 ) -> dict[str, Setting]:
-    """What can be set of a class or a function, by name; `ranker` is what can be set of its parameter of that name."""
+    """Return the settings of a class or function, by name; `ranker` has those of its parameter of that name."""
     found: dict[str, Setting] = {}
     helps = _explained(made)
     for name, parameter in _parameters(made).items():
@@ -156,8 +156,8 @@ def settings_of(
     return {name: replace(found[name], default=defaults.get(name, found[name].default)) for name in only}
 
 
-def make(made: Maker, values: Mapping[str, Any], **given: Any) -> Any:  # of whatever class
-    """What a class or a function returns, called with the values of its settings and with what is given beside them."""
+def make(made: Maker, values: Mapping[str, Any], **given: Any) -> Any:  # of any class
+    """Call a class or function with the values of its settings and the other arguments given."""
     for name, parameter in _parameters(made).items():
         if get_origin(parameter.annotation) is Annotated:
             inner, *names = _inner(parameter.annotation)
@@ -169,13 +169,13 @@ def make(made: Maker, values: Mapping[str, Any], **given: Any) -> Any:  # of wha
 
 
 def _inner(annotation: Any) -> tuple[Any, ...]:
-    """The class or the function that a parameter stands for, and which settings it has."""
+    """Return the class or function behind a parameter, and the names of its settings."""
     made, *names = annotation.__metadata__
     return (imported(made) if isinstance(made, str) else made, *names)
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; one that is imported for type checkers alone can be anything."""
+    """The names of a module; names imported only for type checkers can be anything."""
 
     def __missing__(self, name: str) -> Any:
         return object
@@ -183,7 +183,7 @@ class _Names(dict[str, Any]):
 
 @cache
 def _parameters(made: Maker) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a class or a function, with their annotations evaluated."""
+    """Return the parameters of a class or function, with evaluated annotations."""
     function: Any = made.__init__ if isinstance(made, type) else made  # type: ignore[misc]
     names = _Names({**vars(builtins), **function.__globals__})
     return inspect.signature(made, locals=names, eval_str=True).parameters
@@ -227,12 +227,14 @@ def _made(ranker: Made) -> Ranker:
 
 @dataclass(frozen=True)
 class Method:
-    """A ranker by name: how it is built, which settings are worth trying, and one line on what it is.
+    """A ranker by name: how it is built, the settings worth trying, and a one-line description.
 
-    home: the class of the ranker as `module:Class`, imported when it is needed.
-    takes: the parameters of the class that can be set.
-    factory: builds the ranker of the class, the parameter `ranker`, and of other parts; see the top of this module.
-    around: what can be put around the ranker, as one more setting says.
+    Attributes:
+        home: The class of the ranker as `module:Class`, imported when needed.
+        takes: The parameters of the class that can be set.
+        factory: Builds the ranker from the class (the parameter `ranker`) and other parts; see the top of this module.
+        around: Wrappers of the ranker, each controlled by one more setting.
+
     """
 
     name: str
@@ -240,13 +242,13 @@ class Method:
     home: str
     takes: tuple[str, ...] = ()
     grid: Grid = field(default_factory=dict)
-    grids: Mapping[str, Grid] = field(default_factory=dict)  # other ones, by base
+    grids: Mapping[str, Grid] = field(default_factory=dict)  # other grids, by base
     factory: Callable[..., Ranker] = _made
     around: tuple[Callable[..., Ranker], ...] = (normalised, with_missing)
 
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
-        """What can be set, by name. The classes are imported when this is first asked for."""
+        """The settings by name. The classes are imported on first use."""
         own = settings_of(imported(self.home), *self.takes) if self.takes else {}
         found = settings_of(self.factory, ranker=own)
         for each in self.around:
@@ -254,7 +256,7 @@ class Method:
         return found
 
     def build(self, **settings: Value) -> Ranker:
-        """The ranker, not fitted, with some settings and the defaults of the others."""
+        """Build the unfitted ranker from some settings, with defaults for the others."""
         chosen = {name: each.default for name, each in self.settings.items()} | self.checked(settings)
         values = {name: each.argument(chosen[name]) for name, each in self.settings.items()}
         own = {name: values[name] for name in self.takes}
@@ -264,27 +266,27 @@ class Method:
         return ranker
 
     def checked(self, settings: Mapping[str, Value]) -> dict[str, Value]:
-        """Valid settings; others are refused."""
+        """Return the settings if they are valid; otherwise raise DataError."""
         stray = next((name for name in settings if name not in self.settings), None)
         if stray is not None:
             raise DataError(f"{stray!r} is not a setting of {self.name}. Known: {', '.join(self.settings)}.")
         return {name: self.settings[name].checked(value) for name, value in settings.items()}
 
     def grid_on(self, data: Training, base: str | None = None) -> Grid:
-        """What is worth trying on some data, with some base: where queries have a text, a view of it too."""
+        """Return the grid for some data and base; if queries have texts, it includes a view of the text."""
         if base is not None and base in self.grids:
             return self.grids[base]
         view = None if "view" in self.grid else self.settings.get("view")
         return {**self.grid, "view": (view.default, TEXT_VIEW)} if view is not None and data.has_texts() else self.grid
 
     def opened(self, grid: Grid, fixed: Settings) -> tuple[Grid, Settings]:
-        """A grid and what is fixed beside it, where signals that are to be chosen are tried instead of fixed."""
+        """Move signals from the fixed settings to the grid if they are to be chosen."""
         if SIGNALS not in self.settings or fixed.get(SIGNALS) != "chosen":
             return grid, fixed
         return {**grid, SIGNALS: ("off", "on")}, {name: value for name, value in fixed.items() if name != SIGNALS}
 
     def as_json(self) -> JsonObject:
-        """The method as JSON can hold it, without its settings."""
+        """Return the method as JSON, without its settings."""
         return {
             "name": self.name,
             "description": self.description,
@@ -293,7 +295,7 @@ class Method:
 
 
 def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> JsonObject:
-    """Settings from texts like `l2=0.3`, checked against the method's own. `flag` precedes a text in refusals."""
+    """Parse settings from texts like `l2=0.3`, checked against the method's own. `flag` precedes them in errors."""
     chosen: JsonObject = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -305,7 +307,7 @@ def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> Json
 
 
 def settings_of_several(methods: Sequence[Method], texts: Sequence[str], flag: str = "") -> JsonObject:
-    """Settings from texts, each checked against the methods that have it; one that none has is refused."""
+    """Parse settings for the methods that have them; raise DataError for a setting that no method has."""
     chosen: JsonObject = {}
     for text in texts:
         name = text.partition("=")[0]

@@ -1,6 +1,6 @@
-"""What rankers are made of and what can be put around them, as settings say, for the methods in `table`.
+"""The parts of rankers and their wrappers, as settings define them, for the methods in `table`.
 
-`method` explains the annotations. Classes are imported when something is made.
+`method` explains the annotations. Classes are imported when a part is made.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 TOP_MEAN = "top-mean"
 VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence", "vector", "signals")
-_LEARNED = ("learned", "gradient")  # of the view after the colon; of top-mean without one
+_LEARNED = ("learned", "gradient")  # parts of a view's name after the colon; without one, of top-mean
 _SVM = "querywise.learners.ranksvm.ranksvm:RankSVM"
 _BOOSTING = "querywise.learners.trees.boosting"
-GROWTH = ("trees", "leaves", "learning_rate", "min_documents", "seed")  # of trees
+GROWTH = ("trees", "leaves", "learning_rate", "min_documents", "seed")  # settings of trees
 SVM: TypeAlias = Annotated[type["RankSVM"], _SVM, "l2", "loss", "pairs"]
 Bagged: TypeAlias = Annotated[type["LambdaMART"], f"{_BOOSTING}:LambdaMART", *GROWTH, "bag", {"bag": 5}]
 Online: TypeAlias = Annotated[type["KnnOnline"], "querywise.rankers.knn:KnnOnline", "k", "back_off"]
@@ -76,7 +76,7 @@ def view_named(
 
 
 def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> Ranker:
-    """A ranker on the features as they are, or normalised within their query.
+    """A ranker on the features as they are, or normalized within their query.
 
     Args:
         normalise: query scales every feature within its query's candidates, 0 the smallest, 1 the largest.
@@ -165,11 +165,12 @@ def regressor(
 
 
 def signal_view(signals: Literal["off", "on", "chosen"] = "off") -> SignalView | None:
-    """The view that trees see beside each document's features, if they see one.
+    """Return the view that trees see beside each document's features, if any.
 
     Args:
         signals: whether trees get what runs and text tell of a query before it is ranked, as in the view signals: off,
             on, or chosen on validation data.
+
     """
     if signals == "off":
         return None
@@ -185,7 +186,7 @@ def signal_view(signals: Literal["off", "on", "chosen"] = "off") -> SignalView |
 Learner: TypeAlias = Annotated["RankSVM | LambdaMART", local_learner]
 HeldLearner: TypeAlias = Annotated["RankSVM", local_learner, "l2", "prior_l2", {"l2": 0.1, "prior_l2": 5.0}]
 View: TypeAlias = Annotated["QueryView | None", view_named]
-OwnView: TypeAlias = Annotated["QueryView | None", view_named, {"view": None}]  # of rankers with a view of their own
+OwnView: TypeAlias = Annotated["QueryView | None", view_named, {"view": None}]  # with another default view
 SelectView: TypeAlias = Annotated["QueryView | None", view_named, {"view": None, "top": 10}]
 Neighborhood: TypeAlias = Annotated["Nearest | Radius", neighborhood]
 Regressor: TypeAlias = Annotated["TreeRegression | KernelRidge", regressor]

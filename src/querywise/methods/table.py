@@ -1,7 +1,8 @@
-"""The names people type, and what they stand for: one table that the command line, comparisons and the docs read.
+"""The table of methods by name, used by the command line, comparisons and the docs.
 
-A method is a function that builds a ranker: its name, with hyphens, is the method's, the first line of its docstring
-says what it is, and its parameters are what can be set, beside the parameters of the ranker's class that `takes` names.
+A method is a function that builds a ranker: its name, with hyphens, is the method's name, the first line of its
+docstring is the description, and its parameters are settings, beside the parameters of the ranker's class that `takes`
+names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 RECOMMENDED = "blend"
 RENAMED = {"querywise": RECOMMENDED}  # former name → current name
 METHODS: dict[str, Method] = {}
-PEERS: dict[str, Method] = {}  # of other libraries, only to compare with: they are neither saved nor served
+PEERS: dict[str, Method] = {}  # of other libraries, for comparison only: they are neither saved nor served
 
 _LEARNERS = "querywise.learners"
 _RANKERS = "querywise.rankers"
@@ -47,8 +48,8 @@ _PLANE = ("clusters", "reference", "top", "floor", "softness", "seed")
 _TARGETS = (
     "penalty", "scale_penalty", "shift_penalty", "variant", "rounds", "stop", "nonnegative", "transform", "per",
 )  # fmt: skip
-_FILLED = (with_missing,)  # what can be put around rankers whose features are not normalised within their query
-_RUNS: tuple[Made, ...] = ()  # around rankers of runs, where what a run did not find is 0
+_FILLED = (with_missing,)  # wrappers of rankers whose features are not normalized within their query
+_RUNS: tuple[Made, ...] = ()  # no wrappers for rankers of runs, where documents that a run did not retrieve are 0
 
 
 def _method(
@@ -59,7 +60,7 @@ def _method(
     around: tuple[Made, ...] = (normalised, with_missing),
     table: dict[str, Method] = METHODS,
 ) -> Callable[[Made], Made]:
-    """Make a function a method, of the class at `home`; see Method for the rest."""
+    """Register a function as a method of the class at `home`; see Method for the other parameters."""
 
     def added(factory: Made) -> Made:
         name = factory.__name__.replace("_", "-")
@@ -91,7 +92,7 @@ def vectors(ranker: Made) -> Ranker:
 
 @_method(f"{_RANKERS}.single:OneFeature", around=_FILLED)
 def vectors_adapted(ranker: Made) -> Ranker:
-    """The similarity of a document's vector and the query's, adapted where `adapt` says so, as the score."""
+    """The similarity of a document's vector and the query's, adapted if `adapt` says so, as the score."""
     return ranker("similarity")
 
 
@@ -120,7 +121,7 @@ def lambdamart(ranker: type[LambdaMART], signals: parts.Signals) -> Ranker:
 
 @_method(f"{_RANKERS}.single:Single", grid={"l2": _L2})
 def single(learner: parts.SVM, ranker: Made) -> Ranker:
-    """One ranking SVM for all queries: what those below are measured against."""
+    """One ranking SVM for all queries: the baseline of the methods below."""
     return ranker(learner())
 
 
@@ -132,7 +133,7 @@ def query_classes(learner: parts.SVM, view: parts.View, ranker: Made) -> Ranker:
 
 @_method(f"{_RANKERS}.knn:KnnOnline", "k", "back_off", grid=_KNN)
 def knn_online(learner: parts.Learner, view: parts.View, neighborhood: parts.Neighborhood, ranker: Made) -> Ranker:
-    """A model of its own for each query, from its neighbours."""
+    """A separate model for each query, trained on its neighbors."""
     return ranker(learner, view=view, neighborhood=neighborhood)
 
 
@@ -150,7 +151,7 @@ def knn_offline_2(learner: parts.Learner, view: parts.View, neighborhood: parts.
 
 @_method(f"{_RANKERS}.clusters:Naive", "clusters", "top", "softness", "seed", grid={**_CLUSTERS, "top": (5, 50)})
 def naive(learner: parts.Learner, view: parts.OwnView, ranker: Made) -> Ranker:
-    """A model per cluster of relevant documents; the nearest cluster's answers."""
+    """A model per cluster of relevant documents; a query gets that of the nearest cluster."""
     return ranker(learner, view=view)
 
 
@@ -168,7 +169,7 @@ def transform(learner: parts.Learner, view: parts.OwnView, ranker: Made) -> Rank
 
 @_method(f"{_RANKERS}.atvt:ATVT", grid=_SHRINKAGE, grids={"kernel": _SMOOTHNESS})
 def regression(regressor: parts.Regressor, ranker: Made) -> Ranker:
-    """One regression for all queries, on the grades: what the next is measured against."""
+    """One regression for all queries, on the grades: the baseline of the next method."""
     return ranker(regressor, rounds=0)  # no transformation
 
 
@@ -231,7 +232,7 @@ def rrf(ranker: Made) -> Ranker:
 
 @_method(f"{_FUSION}.fusion:EqualWeights", "normalise", around=_RUNS)
 def combsum(ranker: Made) -> Ranker:
-    """No learning: the sum of first-stage runs' normalised scores."""
+    """No learning: the sum of first-stage runs' normalized scores."""
     return ranker()
 
 
@@ -241,10 +242,10 @@ def weights(ranker: Made) -> Ranker:
     return ranker()
 
 
-# What is worth trying is tried by the method itself.
+# The method itself tries its settings.
 @_method(f"{_FUSION}.by_query:WeightsByQuery", *_BY_QUERY, grid={"view": (None,)}, around=_RUNS)
 def weights_by_query(view: parts.OwnView, ranker: Made) -> Ranker:
-    """Weights of first-stage runs for each query its own, where cross-validation shows a gain."""
+    """Separate weights of first-stage runs for each query, if cross-validation shows a gain."""
     return ranker(view=view)
 
 
@@ -296,7 +297,7 @@ def blend(
     return ranker([pairwise, listwise, online(learner, view=view)])
 
 
-# Two settings more than LambdaMART's own grid, around what their documentation recommends.
+# Two settings beyond LambdaMART's own grid, around those that their documentation recommends.
 @_method(
     f"{_LEARNERS}.peers:XGBoost",
     *(*_PEER, "objective"),
@@ -304,7 +305,7 @@ def blend(
     table=PEERS,
 )
 def xgboost(ranker: Made) -> Ranker:
-    """One forest for all queries, by XGBoost: only compared with."""
+    """One forest for all queries, by XGBoost: for comparison only."""
     return ranker()
 
 
@@ -315,12 +316,12 @@ def xgboost(ranker: Made) -> Ranker:
     table=PEERS,
 )
 def catboost(ranker: Made) -> Ranker:
-    """One forest of symmetric trees for all queries, by CatBoost's YetiRank: only compared with."""
+    """One forest of symmetric trees for all queries, by CatBoost's YetiRank: for comparison only."""
     return ranker()
 
 
 def find_method(name: str, *, peers: bool = False) -> Method:
-    """The method of that name, current or former; where `peers` can be had, one of another library too."""
+    """Return the method of that name, current or former; with `peers`, also one of another library."""
     name = current_name(name)
     if name in PEERS and peers:
         return PEERS[name]
@@ -335,7 +336,7 @@ def find_method(name: str, *, peers: bool = False) -> Method:
 
 
 def current_name(name: str) -> str:
-    """The current name of a method given by a former one; any other name as it is."""
+    """Return the current name of a method given by a former one; return other names unchanged."""
     return RENAMED.get(name, name)
 
 
@@ -367,7 +368,7 @@ def recommended(**settings: Value) -> Ranker:
 
 
 def described(method_name: str, parameters: Settings) -> list[JsonObject]:
-    """Every setting of a fitted method as JSON can hold it, with the value in force; none of a method nobody knows."""
+    """Return every setting of a fitted method as JSON, with the value in force; empty for an unknown method."""
     method = METHODS.get(current_name(method_name))
     return [
         {**each.as_json(), "value": parameters.get(name, each.default)}

@@ -47,8 +47,12 @@ def at_training_queries() -> Iterator[None]:
 class Locality:
     """A view, a neighborhood in it, and the distance from all training queries that is too far.
 
-    view: None is TopMean by the single model. back_off: a share of the training queries; the global model ranks a query
-    that is farther from its nearest training query than this share of them are from theirs. None never backs off.
+    Args:
+        view: The view; None is TopMean by the single model.
+        neighborhood: The neighborhood.
+        back_off: A share of the training queries; the global model ranks a query that is farther from its nearest
+            training query than this share of them are from theirs. None never backs off.
+
     """
 
     view: QueryView | None

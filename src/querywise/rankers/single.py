@@ -71,8 +71,10 @@ class Single(AnyRanker):
 class OneFeature(OneModel):
     """Documents ranked by one of their features, largest first.
 
-    feature: its name, or its number from 0; None is the one that ranks the training queries best by mean average
-    precision, the first of ties. `similarity.plain` is `similarity` without adapted query vectors.
+    Args:
+        feature: Its name, or its number from 0; None is the one that ranks the training queries best by mean average
+            precision, the first of ties. `similarity.plain` is `similarity` without adapted query vectors.
+
     """
 
     feature: int | str | None = None

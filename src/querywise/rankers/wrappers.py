@@ -35,7 +35,10 @@ class MissingValues(AnyRanker):
     with missing="allowed" nothing is missing, and values left out of its file are 0: a value that is missing later,
     when documents are ranked, is then 0 too.
 
-    policy: the replacement of missing values; "mean" is the only one that is the same for all rankers.
+    Args:
+        ranker: The ranker inside.
+        policy: The replacement of missing values; "mean" is the only one that is the same for all rankers.
+
     """
 
     ranker: Ranker
@@ -172,8 +175,11 @@ class OnRuns(AnyRanker):
 
     The features are those of `join_runs`, computed from the columns run.NAME.score and run.NAME.reciprocal_rank.
 
-    normalise: minmax goes from 1/n for the worst of n documents to 1, zscore counts standard deviations above the
-    worst, rank is (n + 1 − rank)/n, none leaves scores unchanged, which must then be above 0.
+    Args:
+        ranker: The ranker inside.
+        normalise: minmax goes from 1/n for the worst of n documents to 1, zscore counts standard deviations above the
+            worst, rank is (n + 1 − rank)/n, none leaves scores unchanged, which must then be above 0.
+
     """
 
     ranker: Ranker

@@ -18,7 +18,8 @@ from querywise.exports.scripts.check_parity import Engine, EngineError, Server, 
 class Elasticsearch(Engine):
     """Feature values in fields of an index, read by function scores.
 
-    These cannot be negative, so a feature has two fields, one for the positive part of its value, one for the negative.
+    Function scores cannot be negative, so a feature has two fields: for the positive and the negative part of its
+    value.
     """
 
     def __init__(self, server: Server, export: dict[str, Any], name: str, collection: str | None) -> None:
@@ -45,9 +46,9 @@ class Elasticsearch(Engine):
         features = [self._number(f"{sign}{i}") for i in width for sign in ("plus", "minus")]
         features += [self._difference(feature, i) for i, feature in enumerate(self.features)]
         with contextlib.suppress(EngineError):
-            self.server.ask("PUT", "_ltr")  # fails where it exists already
+            self.server.ask("PUT", "_ltr")  # fails if it exists already
         path = f"_ltr/_featureset/{self.name}"
-        # PUT refuses a name that is taken; POST would write over it.
+        # PUT refuses a name that is taken; POST would overwrite it.
         self.make("PUT", path, {"featureset": {"features": features}}, path, "a feature set")
         for model, file in models.items():
             copied = {**read_json(file)["model"], "name": f"{self.name}-{model}"}
@@ -66,7 +67,7 @@ class Elasticsearch(Engine):
         return {"name": feature, "params": [], "template_language": "derived_expression", "template": template}
 
     def scores(self, model: str) -> dict[str, float]:
-        """The engine's scores by one model."""
+        """Return the engine's scores by one model."""
         by_model = {"sltr": {"model": f"{self.name}-{model}", "params": {}}}
         weights = {"query_weight": 0, "rescore_query_weight": 1}
         ranked = {
@@ -78,7 +79,7 @@ class Elasticsearch(Engine):
         return {hit["_id"]: float(hit["_score"]) for hit in found["hits"]["hits"]}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
-        """The values of the uploaded features for some documents of an index."""
+        """Return the values of the uploaded features for some documents of an index."""
         features = {"sltr": {"_name": "features", "featureset": self.feature_set, "params": {"keywords": keywords}}}
         asked = {
             "size": len(ids),

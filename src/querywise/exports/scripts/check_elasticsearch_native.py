@@ -59,7 +59,7 @@ class ElasticsearchNative(Engine):
         return {"query_extractor": {"feature_name": feature, "query": {"function_score": scored}}}
 
     def scores(self, model: str) -> dict[str, float]:
-        """The engine's scores by one model."""
+        """Return the engine's scores by one model."""
         by_model = {"model_id": self.ids[model], "params": {}}
         rescored = {"window_size": self.size, "learning_to_rank": by_model}
         asked = {"size": self.size, "query": {"match_all": {}}, "rescore": rescored}
@@ -67,7 +67,7 @@ class ElasticsearchNative(Engine):
         return {hit["_id"]: float(hit["_score"]) for hit in found["hits"]["hits"]}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
-        """The values of the exported features for some documents of an index."""
+        """Return the values of the exported features for some documents of an index."""
         config = read_json(HERE / "feature_extractors.json")["learning_to_rank"]
         extractors = [each["query_extractor"] for each in config["feature_extractors"]]
         named = [{"bool": {"must": [each["query"]], "_name": each["feature_name"]}} for each in extractors]
@@ -80,7 +80,7 @@ class ElasticsearchNative(Engine):
 
 
 def require_version(server: Server) -> None:
-    """An error where the server is no Elasticsearch that takes these models."""
+    """Raise EngineError unless the server is an Elasticsearch that takes these models."""
     version = server.ask("GET", "").get("version")
     about = version if isinstance(version, dict) else {}
     number = str(about.get("number", ""))
@@ -97,7 +97,7 @@ def require_version(server: Server) -> None:
 
 
 def with_licence(error: EngineError) -> EngineError:
-    """The error, with what to do where the engine has no machine learning or no licence for it."""
+    """Return the error, with advice if the engine has no machine learning or no license for it."""
     if re.search("no handler found", str(error)):
         return EngineError(f"{error} This node has no machine learning: take Elastic's own distribution.")
     if re.search(r": 403 .*licen[cs]e", str(error)):

@@ -24,12 +24,12 @@ from querywise.runtime.http_client import RequestError, ask, check_headers, spli
 
 HERE = Path(__file__).resolve().parent
 LARGEST = 64_000_000  # bytes of an answer
-PATIENCE = 10  # times as long as --timeout may all of an answer take, as long as bytes keep coming
+PATIENCE = 10  # the whole answer may take this many times --timeout, as long as bytes keep coming
 FEATURE_TOLERANCE = 0.01  # relative difference allowed between a feature in the engine and in training
 
 
 class EngineError(Exception):
-    """Why the check cannot go on, in one line."""
+    """The reason why the check cannot continue, in one line."""
 
 
 class Server:
@@ -46,10 +46,10 @@ class Server:
         self.url = url.rstrip("/")
         self.headers = headers
         self.timeout = timeout
-        self.last = ""  # the beginning of the last answer, and what was asked
+        self.last = ""  # the beginning of the last answer, and the request
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
-        """Send a request; the answer, read as JSON."""
+        """Send a request; return the answer, parsed as JSON."""
         data = None if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
         headers, most = {"Content-Type": kind, **self.headers}, PATIENCE * self.timeout
         try:
@@ -84,9 +84,12 @@ class Server:
 
 
 class Engine(ABC):
-    """What the check asks of an engine, and what it puts there. Each engine has a class of its own on this one.
+    """The requests of the check to an engine, and what it creates there. Each engine has its own subclass.
 
-    above: the beginning of every path, where the engine has one. made: what to remove, by its path.
+    Attributes:
+        above: The prefix of every path, if the engine has one.
+        made: The paths to remove.
+
     """
 
     def __init__(self, server: Server, export: dict[str, Any], name: str, above: str = "") -> None:
@@ -100,18 +103,18 @@ class Engine(ABC):
 
     @abstractmethod
     def scores(self, model: str) -> dict[str, float]:
-        """The engine's scores of these documents by one model, by the documents' ids."""
+        """Return the engine's scores of these documents by one model, by document id."""
 
     @abstractmethod
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
-        """The feature values that the engine computes for documents of an index or collection, by their ids."""
+        """Return the engine's feature values for documents of an index or collection, by document id."""
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
-        """Send a request; the answer, read as JSON."""
+        """Send a request; return the answer, parsed as JSON."""
         return self.server.ask(method, f"{self.above}{path}", body, kind)
 
     def make(self, method: str, path: str, body: Any, place: str, what: str) -> None:
-        """Create something and note its place, so that it is removed again; an error where it exists already."""
+        """Create something and record its path, so that it is removed again; raise EngineError if it exists already."""
         try:
             self.ask(method, path, body)
         except EngineError as error:
@@ -122,11 +125,11 @@ class Engine(ABC):
         self.made.append(place)
 
     def remove(self) -> list[str]:
-        """Remove everything that was created, last things first; a sentence for what could not be removed."""
+        """Remove everything that was created, last things first; return a sentence for what could not be removed."""
         return self.remove_by([("DELETE", place) for place in reversed(self.made)])
 
     def remove_by(self, requests: list[tuple[Any, ...]]) -> list[str]:
-        """Send every request that removes something; a sentence for each that fails."""
+        """Send every request that removes something; return a sentence for each that fails."""
         left = []
         for request in requests:
             try:
@@ -136,14 +139,14 @@ class Engine(ABC):
         return left
 
 
-# Makes the engine to check of a client, the content of export.json, the name that everything put there begins with, and
-# the collection of --collection or None.
+# Makes the engine to check, from a client, the content of export.json, the prefix of the names of everything created
+# there, and the collection of --collection or None.
 Connect = Callable[..., Engine]
 
 
 @contextlib.contextmanager
 def reading(server: Server) -> Iterator[None]:
-    """Turn an error in looking up parts of an answer into one line that shows it; before any answer, of a file."""
+    """Turn an error in looking up parts of an answer, or of a file before any answer, into one line that shows it."""
     try:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -153,7 +156,7 @@ def reading(server: Server) -> Iterator[None]:
 
 
 def name_is_taken(what: str, how: str) -> EngineError:
-    """The error where the engine already has something under a name that the check needs."""
+    """Return the error for a name that is taken in the engine but needed by the check."""
     return EngineError(
         f"There is {what} already, and this check did not make it; nothing was changed there. Where it is left over "
         f"from an earlier check, remove it ({how}); else choose another name with --name."
@@ -161,7 +164,7 @@ def name_is_taken(what: str, how: str) -> EngineError:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of the export."""
+    """Read the text of a file of the export."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -169,12 +172,12 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file."""
+    """Read a JSON file."""
     return as_json(read_text(path), path)
 
 
 def as_json(text: str, path: Path) -> Any:
-    """A text read as JSON; the path is for the error message."""
+    """Parse JSON; the path is for the error message."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -182,7 +185,7 @@ def as_json(text: str, path: Path) -> Any:
 
 
 def read_headers(given: list[str]) -> dict[str, str]:
-    """HTTP headers by name, from texts like 'Name: value'."""
+    """Parse HTTP headers from texts like 'Name: value'."""
     found = {}
     for each in given:
         name, colon, value = (part.strip() for part in each.partition(":"))
@@ -197,7 +200,7 @@ def read_headers(given: list[str]) -> dict[str, str]:
 
 
 def score_difference(found: dict[str, float], model: str, documents: list[dict[str, Any]]) -> str | None:
-    """A sentence on the documents that the engine scores differently by a model; None where there are none."""
+    """Describe the documents that the engine scores differently by a model; None if there are none."""
     absent = [each["id"] for each in documents if each["id"] not in found]
     if absent:
         return f"{model}: the engine did not return {len(absent)} of {len(documents)} documents."
@@ -233,7 +236,7 @@ class Value(NamedTuple):
 
 
 def compare_features(engine: Engine, where: str, documents: list[dict[str, Any]]) -> tuple[list[str], bool]:
-    """Sentences on how the engine's feature values compare with those of training, and whether they agree."""
+    """Describe how the engine's feature values compare with those of training, and return whether they agree."""
     known = [each for each in documents if "document" in each]
     if not known:
         raise EngineError(
@@ -257,7 +260,7 @@ def compare_features(engine: Engine, where: str, documents: list[dict[str, Any]]
 
 
 def feature_difference(name: str, values: list[Value]) -> str | None:
-    """A sentence on the values of a feature that differ by more than the tolerance; None where there are none."""
+    """Describe the values of a feature that differ by more than the tolerance; None if there are none."""
     off = [each for each in values if each.differs]
     if not off:
         return None
@@ -270,7 +273,7 @@ def feature_difference(name: str, values: list[Value]) -> str | None:
 
 
 def options(about: str | None, where: str) -> argparse.ArgumentParser:
-    """The options of a script that asks an engine; about: what --help begins with. where: the help of --url."""
+    """Return the options of a script that queries an engine; `about` begins --help, `where` is the help of --url."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", required=True, help=where)
     parser.add_argument("--header", action="append", default=[], help="sent along, as in --header 'Authorization: …'")
@@ -284,14 +287,14 @@ def options(about: str | None, where: str) -> argparse.ArgumentParser:
 
 
 def server_at(given: argparse.Namespace) -> Server:
-    """The client that the options ask for."""
+    """Return the client described by the options."""
     if not given.timeout > 0:
         raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
     return Server(given.url, read_headers(given.header), given.timeout)
 
 
 def main(connect: Connect) -> int:
-    """Read the options, check, and print what was found; the exit code."""
+    """Read the options, check, and print the results; return the exit code."""
     parser = options(__doc__, "where the engine is, for example http://localhost:9200")
     parser.add_argument("--collection", help="Solr: the collection to put the documents into")
     parser.add_argument("--log", metavar="NAME", help="also compare the features computed there with those of training")
@@ -305,7 +308,7 @@ def main(connect: Connect) -> int:
 
 
 def check(given: argparse.Namespace, connect: Connect) -> int:
-    """Put documents and models into the engine, compare, and remove them again, whatever happens."""
+    """Put documents and models into the engine, compare, and always remove them again."""
     export = read_json(HERE / "export.json")
     path = HERE / "parity.jsonl"
     documents = [as_json(line, path) for line in read_text(path).split("\n") if line]

@@ -26,7 +26,7 @@ class Solr(Engine):
         self.ids: list[str] = []
 
     def put(self, documents: list[dict[str, Any]], models: dict[str, Path]) -> None:
-        """Add the documents, the feature store and the models; the collection is reloaded, so that it uses them."""
+        """Add the documents, the feature store and the models, and reload the collection so that it uses them."""
         self._check_free()
         self.ids = [f"{self.name}-{document['id']}" for document in documents]  # none of these existed before
         content = [
@@ -51,7 +51,7 @@ class Solr(Engine):
             self.server.ask("GET", f"admin/cores?action=RELOAD&core={self.collection}")
 
     def _check_free(self) -> None:
-        """Stop where there are documents or a feature store of the name: Solr would overwrite them silently."""
+        """Raise EngineError if documents or a feature store of the name exist: Solr would overwrite them silently."""
         asked = {"q": f"{{!prefix f=id}}{self.name}-", "fl": "id", "rows": "1"}
         if self._select(self.collection, asked):
             query = f"{{!prefix f=id}}{self.name}-"
@@ -71,7 +71,7 @@ class Solr(Engine):
             raise without_module(self.collection) from None
 
     def scores(self, model: str) -> dict[str, float]:
-        """The engine's scores by one model."""
+        """Return the engine's scores by one model."""
         asked = {
             "q": f"{{!prefix f=id}}{self.name}-",
             "rq": f"{{!ltr model={self.name}-{model} reRankDocs={len(self.ids)}}}",
@@ -82,11 +82,11 @@ class Solr(Engine):
         return {name.removeprefix(f"{self.name}-"): score for name, score in scores.items()}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
-        """The values of the uploaded features for some documents of a collection."""
+        """Return the values of the uploaded features for some documents of a collection."""
         asked = {
             "q": "{!terms f=id v=$documents}",
             "documents": ",".join(ids),
-            "keywords": keywords.replace("${", "$ {"),  # Solr would expand ${…} wherever it stands
+            "keywords": keywords.replace("${", "$ {"),  # Solr would expand ${…} anywhere
             "fl": f"id,[features store={self.feature_store} format=dense efi.keywords=$keywords]",
             "rows": str(len(ids)),
         }
@@ -97,7 +97,7 @@ class Solr(Engine):
         return values
 
     def _select(self, collection: str, asked: dict[str, str]) -> list[dict[str, Any]]:
-        form = urllib.parse.urlencode({"defType": "lucene", **asked, "wt": "json"})  # whatever the handler's own is
+        form = urllib.parse.urlencode({"defType": "lucene", **asked, "wt": "json"})  # whatever the handler's default is
         kind = "application/x-www-form-urlencoded"
         found: list[dict[str, Any]] = self.server.ask("POST", f"{collection}/select", form, kind)["response"]["docs"]
         return found
@@ -111,7 +111,7 @@ class Solr(Engine):
 
 
 def without_module(collection: str) -> EngineError:
-    """The error where a collection has no feature stores."""
+    """Return the error for a collection without feature stores."""
     return EngineError(
         f"The collection {collection} has no Learning to Rank module: switch the module ltr on, and add its query "
         "parser, cache and transformer to solrconfig.xml."

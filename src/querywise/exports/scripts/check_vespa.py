@@ -29,7 +29,7 @@ class Vespa(Engine):
             self.make("POST", place, {"fields": fields}, place, "a document")
 
     def scores(self, model: str) -> dict[str, float]:
-        """The engine's scores by one model: weights in the request, or a rank profile of its own."""
+        """Return the engine's scores by one model: weights in the request, or its own rank profile."""
         path = self.models[model]
         asked: dict[str, Any] = {"yql": "select * from parity where true", "hits": len(self.made)}
         if path.suffix == ".txt":
@@ -41,7 +41,7 @@ class Vespa(Engine):
         return {hit["fields"]["documentid"].rpartition(":")[2]: float(hit["relevance"]) for hit in hits}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
-        """Refused: Vespa returns feature values only with a query's own answers, as match-features."""
+        """Raise EngineError: Vespa returns feature values only with a query's own results, as match-features."""
         raise EngineError("--log is for Elasticsearch, OpenSearch and Solr; Vespa's answers carry matchfeatures.")
 
 

@@ -1,4 +1,4 @@
-"""Which model answers a query, and the request to Elasticsearch or OpenSearch that ranks by it."""
+"""Route a query to its model, and build the request to Elasticsearch or OpenSearch that ranks by it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ WINDOW = 100
 
 
 def first_stage(keywords: str) -> dict[str, Any]:
-    """The query whose best documents are ranked anew.
+    """Return the query whose best documents are reranked.
 
-    Let it be of a type without a syntax, as multi_match, match and match_phrase are: in a query_string the words of a
-    user could be an error, or search another field. `lenient` passes over fields that cannot hold words.
+    Use a query type without a syntax, such as multi_match, match and match_phrase: in a query_string the words of a
+    user could be an error, or search another field. `lenient` skips fields that cannot hold words.
     """
     return {"multi_match": {"query": keywords, "fields": ["*"], "lenient": True}}
 
 
 def ranked(keywords: str, model: str) -> dict[str, Any]:
-    """The request that ranks by a model."""
+    """Return the request that ranks by a model."""
     by_model = {"sltr": {"model": model, "params": {"keywords": keywords}}}
     weights = {"query_weight": 0, "rescore_query_weight": 1}
     return {
@@ -29,12 +29,12 @@ def ranked(keywords: str, model: str) -> dict[str, Any]:
 
 
 def routed(router: Router, keywords: str, **known: Any) -> dict[str, Any]:
-    """The request that ranks by the model that answers this query."""
+    """Return the request that ranks by the model of this query."""
     return ranked(keywords, router.model(keywords, **known))
 
 
 def logged(keywords: str, name: str) -> dict[str, Any]:
-    """The request that fetches the best documents with their features, for a model that looks at them."""
+    """Return the request that fetches the best documents with their features, for a model that uses them."""
     features = {"sltr": {"_name": "features", "featureset": name, "params": {"keywords": keywords}}}
     return {
         "size": WINDOW,
@@ -44,6 +44,6 @@ def logged(keywords: str, name: str) -> dict[str, Any]:
 
 
 def documents_in(answer: Any) -> list[dict[str, float]]:
-    """The features of the documents in the engine's answer to `logged`."""
+    """Return the features of the documents in the engine's answer to `logged`."""
     entries = [hit["fields"]["_ltrlog"][0]["features"] for hit in answer["hits"]["hits"]]
     return [{each["name"]: each.get("value", 0.0) for each in entry} for entry in entries]

@@ -1,4 +1,4 @@
-"""Which model answers a query, and the request to Elasticsearch's own learning_to_rank that ranks by it."""
+"""Route a query to its model, and build the request to Elasticsearch's own learning_to_rank that ranks by it."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ EXTRACTORS = Path(__file__).resolve().parent / "feature_extractors.json"
 
 
 def first_stage(keywords: str) -> dict[str, Any]:
-    """The query whose best documents are ranked anew.
+    """Return the query whose best documents are reranked.
 
-    Let it be of a type without a syntax, as multi_match, match and match_phrase are: in a query_string the words of a
-    user could be an error, or search another field. `lenient` passes over fields that cannot hold words.
+    Use a query type without a syntax, such as multi_match, match and match_phrase: in a query_string the words of a
+    user could be an error, or search another field. `lenient` skips fields that cannot hold words.
     """
     return {"multi_match": {"query": keywords, "fields": ["*"], "lenient": True}}
 
 
 def ranked(keywords: str, model: str) -> dict[str, Any]:
-    """The request that ranks by a model."""
+    """Return the request that ranks by a model."""
     by_model = {"model_id": model, "params": {"keywords": keywords}}
     return {"query": first_stage(keywords), "rescore": {"window_size": WINDOW, "learning_to_rank": by_model}}
 
 
 def routed(router: Router, keywords: str, **known: Any) -> dict[str, Any]:
-    """The request that ranks by the model that answers this query."""
+    """Return the request that ranks by the model of this query."""
     return ranked(keywords, router.model(keywords, **known))
 
 
 def logged(keywords: str, name: str) -> dict[str, Any]:
-    """The request that fetches the best documents with their features, for a model that looks at them.
+    """Return the request that fetches the best documents with their features, for a model that uses them.
 
     It goes to INDEX/_search/template?include_named_queries_score=true, as a template: the words of a user are its
-    parameter, so that they are no part of it. The boost of 0 keeps the features out of the order of the first stage.
+    parameter, and not part of it. The boost of 0 keeps the features out of the order of the first stage.
     """
     named = [{"bool": {"must": [each["query"]], "_name": each["feature_name"]}} for each in extractors()]
     features = {"bool": {"should": named, "boost": 0}}
@@ -46,13 +46,13 @@ def logged(keywords: str, name: str) -> dict[str, Any]:
 
 
 def extractors() -> list[dict[str, Any]]:
-    """The features' names and queries."""
+    """Return the features' names and queries."""
     content = json.loads(EXTRACTORS.read_text(encoding="utf-8"))
     return [each["query_extractor"] for each in content["learning_to_rank"]["feature_extractors"]]
 
 
 def documents_in(answer: Any) -> list[dict[str, float]]:
-    """The features of the documents in the engine's answer to `logged`; 0 where a feature's query does not match."""
+    """Return the features of the documents in the engine's answer to `logged`; 0 where a query does not match."""
     names = [each["feature_name"] for each in extractors()]
     scores = [hit.get("matched_queries", {}) for hit in answer["hits"]["hits"]]
     return [{name: float(own.get(name, 0.0)) for name in names} for own in scores]

@@ -1,4 +1,4 @@
-"""Which model answers a query, and the request to Solr that ranks by it."""
+"""Route a query to its model, and build the request to Solr that ranks by it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ WINDOW = 100
 
 
 def first_stage(keywords: str) -> dict[str, str]:
-    """The query whose best documents are ranked anew, as parameters of /select.
+    """Return the query whose best documents are reranked, as parameters of /select.
 
-    Let it refer to the words as $keywords, under a parser without a syntax: pasted into `q` they could be an error, or
-    search another field. The parser `simple` without operators searches the fields of `qf`, else of `df`; it knows
-    only a lone `*`, for all documents.
+    Refer to the words as $keywords, under a parser without a syntax: pasted into `q` they could be an error, or search
+    another field. The parser `simple` without operators searches the fields of `qf`, else of `df`; it knows only a lone
+    `*`, for all documents.
     """
     return {"defType": "lucene", "q": "{!simple q.operators='' v=$keywords}", "keywords": without_macros(keywords)}
 
 
 def without_macros(keywords: str) -> str:
-    """The words with a blank in every ${, which Solr would expand in parameters, and again in features."""
+    """Return the words with a blank in every ${, which Solr would expand in parameters, and again in features."""
     return keywords.replace("${", "$ {")
 
 
 def ranked(keywords: str, model: str) -> dict[str, str]:
-    """The request that ranks by a model."""
+    """Return the request that ranks by a model."""
     return {
         **first_stage(keywords),
         "rq": f"{{!ltr model={model} reRankDocs={WINDOW} efi.keywords=$keywords}}",
@@ -34,18 +34,18 @@ def ranked(keywords: str, model: str) -> dict[str, str]:
 
 
 def routed(router: Router, keywords: str, **known: Any) -> dict[str, str]:
-    """The request that ranks by the model that answers this query."""
+    """Return the request that ranks by the model of this query."""
     return ranked(keywords, router.model(keywords, **known))
 
 
 def logged(keywords: str, name: str) -> dict[str, str]:
-    """The request that fetches the best documents with their features, for a model that looks at them."""
+    """Return the request that fetches the best documents with their features, for a model that uses them."""
     features = f"[features store={name} format=dense efi.keywords=$keywords]"
     return {**first_stage(keywords), "rows": str(WINDOW), "fl": f"id,{features}"}
 
 
 def documents_in(answer: Any) -> list[dict[str, float]]:
-    """The features of the documents in the engine's answer to `logged`."""
+    """Return the features of the documents in the engine's answer to `logged`."""
     entries = [document["[features]"].split(",") for document in answer["response"]["docs"]]
     pairs = [[each.rpartition("=") for each in entry] for entry in entries]
     return [{feature: float(value) for feature, _, value in entry} for entry in pairs]

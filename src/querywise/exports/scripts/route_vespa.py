@@ -1,4 +1,4 @@
-"""Which weights or profile answer a query, and the request to Vespa that ranks by it."""
+"""Route a query to its weights or profile, and build the request to Vespa that ranks by it."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ WINDOW = 100
 
 
 def first_stage(keywords: str) -> dict[str, Any]:
-    """The query whose documents are ranked, as parameters of /search/.
+    """Return the query whose documents are ranked, as parameters of /search/.
 
-    Let it refer to the words as @keywords, with a grammar without a syntax, as `tokenize` is: in other grammars, and
-    in userQuery(), the words of a user could leave documents out, or search another field.
+    Refer to the words as @keywords, with a grammar without a syntax, such as `tokenize`: in other grammars, and in
+    userQuery(), the words of a user could drop documents, or search another field.
     """
     condition = '({grammar: "tokenize", allowEmpty: true}userInput(@keywords))'
     return {"yql": f"select * from sources * where {condition}", "keywords": keywords, "hits": WINDOW}
 
 
 def by_weights(keywords: str, profile: str, weights: dict[str, float]) -> dict[str, Any]:
-    """The request that ranks by weights sent along."""
+    """Return the request that ranks by weights sent along."""
     cells = ",".join(f"{label}:{value!r}" for label, value in weights.items())
     return {**first_stage(keywords), "ranking": profile, "input.query(w)": f"{{{cells}}}"}
 
 
 def by_profile(keywords: str, profile: str) -> dict[str, Any]:
-    """The request that ranks by a profile of its own."""
+    """Return the request that ranks by its own profile."""
     return {**first_stage(keywords), "ranking": profile}
 
 
 def routed(router: Router, keywords: str, **known: Any) -> dict[str, Any]:
-    """The request that ranks by the weights, or the profile, that answer this query."""
+    """Return the request that ranks by the weights, or the profile, of this query."""
     files = {model["name"]: Path(model["file"]) for model in router.manifest["models"]}
     if all(path.suffix == ".txt" for path in files.values()):
         return by_weights(keywords, profile_of(router.manifest["name"]), router.weights(keywords, **known))
@@ -40,17 +40,17 @@ def routed(router: Router, keywords: str, **known: Any) -> dict[str, Any]:
 
 
 def logged(keywords: str, name: str) -> dict[str, Any]:
-    """The request that fetches the best documents with their features, for a model that looks at them."""
+    """Return the request that fetches the best documents with their features, for a model that uses them."""
     return by_profile(keywords, profile_of(name))
 
 
 def profile_of(name: str) -> str:
-    """The profile of everyone's model, by the name of the export."""
+    """Return the profile of the global model, by the name of the export."""
     return name.replace("-", "_")
 
 
 def documents_in(answer: Any) -> list[dict[str, float]]:
-    """The features of the documents in the engine's answer to `logged`; none were found where there are no children."""
+    """Return the features of the documents in the engine's answer to `logged`; empty without children."""
     if "errors" in answer["root"]:
         raise ValueError("The engine answered with errors.")
     entries = [hit["fields"]["matchfeatures"] for hit in answer["root"].get("children", [])]
@@ -58,6 +58,6 @@ def documents_in(answer: Any) -> list[dict[str, float]]:
 
 
 def function_in(name: str) -> str:
-    """A function by its own name, which older versions of Vespa wrap in rankingExpression(…)."""
+    """Return a function's own name, which older versions of Vespa wrap in rankingExpression(…)."""
     wrapped = name.startswith("rankingExpression(") and name.endswith(")")
     return name[len("rankingExpression(") : -1] if wrapped else name

@@ -14,7 +14,7 @@ from querywise import DataError, QuerywiseError, Router
 
 
 def read(path: str) -> Any:
-    """The content of a JSON file."""
+    """Read a JSON file."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

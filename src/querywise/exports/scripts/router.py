@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def read_documents(path: Path) -> list[dict[str, float]]:
-    """The features of the documents in the engine's answer to the first request, from a file."""
+    """Read the features of the documents in the engine's answer to the first request, from a file."""
     try:
         answer = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -44,7 +44,7 @@ def read_documents(path: Path) -> list[dict[str, float]]:
 
 
 def request_for(router: Router, given: argparse.Namespace) -> dict[str, Any]:
-    """The request that was asked for."""
+    """Return the request for the options."""
     if given.first:
         return logged(given.keywords, router.manifest["name"])
     documents = None if given.answer is None else read_documents(given.answer)

@@ -11,15 +11,15 @@ import numpy as np
 
 
 def unit(vectors: Any) -> Any:
-    """The same vectors of length 1; those of zeros stay."""
+    """Scale vectors to length 1; zero vectors stay unchanged."""
     lengths = np.sqrt((vectors**2).sum(axis=1, keepdims=True))
     return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
 
 
 def transform(queries: Any, adapter: Mapping[str, Any]) -> Any:
-    """Adapted vectors, a row per query: f(q) = q + map · q + the sum of exp(gamma · (cos − 1)) · response."""
+    """Return adapted vectors, one row per query: f(q) = q + map · q + the sum of exp(gamma · (cos − 1)) · response."""
     given = np.asarray(queries, dtype=np.float64)
-    # The vectors of several embedders stand side by side: each part of length 1, times the embedder's share.
+    # The vectors of several embedders are concatenated: each part has length 1, times the embedder's share.
     parts = np.split(given, np.cumsum(adapter["blocks"])[:-1], axis=1)
     scale = np.sqrt(np.repeat(adapter["shares"], adapter["blocks"])) if len(parts) > 1 else np.ones(given.shape[1])
     plain = unit((np.hstack([unit(each) for each in parts]) * scale)[:, scale > 0])

@@ -23,12 +23,17 @@ UNFINISHED = "EDIT_ME"  # marks the fields that a template leaves to fill in
 
 
 class Upload(ABC):
-    """What an engine has of an export. Each engine has a class of its own on this one.
+    """The parts of an export in an engine. Each engine has its own subclass.
 
-    there: a sentence, without its full stop, for what an upload leaves in the engine. gone: one for what was removed.
-    total: how many things are uploaded to an engine that has none of them. definitions: how each feature is computed.
-    fill_in: which file has the fields to fill in, and what to do then. who: the user that may upload, in words. limit:
-    what to say, with the size in MB, where the engine finds a model too large.
+    Attributes:
+        there: A sentence, without its full stop, for what an upload leaves in the engine.
+        gone: A sentence for what was removed.
+        total: The number of things uploaded to an engine that has none of them.
+        definitions: How each feature is computed.
+        fill_in: The file with fields to fill in, and what to do then.
+        who: The user that may upload, in words.
+        limit: The message, with the size in MB, for a model that the engine finds too large.
+
     """
 
     there: str
@@ -50,7 +55,7 @@ class Upload(ABC):
 
     @abstractmethod
     def missing(self) -> list[str]:
-        """What the engine lacks, in the order to upload it; an error where it has something else of such a name."""
+        """Return what the engine lacks, in upload order; raise EngineError if it has something else of such a name."""
 
     @abstractmethod
     def put(self, name: str) -> None:
@@ -58,19 +63,19 @@ class Upload(ABC):
 
     @abstractmethod
     def remove(self) -> None:
-        """Remove the models and the features of this export, as far as they are there."""
+        """Remove the models and the features of this export, as far as they exist."""
 
     def finish(self) -> None:  # noqa: B027
-        """What the engine needs when everything is uploaded: nothing, where its class says nothing else."""
+        """Do what the engine needs after an upload; by default nothing."""
 
     def explained(self, error: EngineError) -> EngineError:
-        """The error, with what to do where rights are missing."""
+        """Return the error, with advice if rights are missing."""
         if not re.search(r": 40[13] ", str(error)):
             return error
         return EngineError(f"{error} Upload as a user {self.who}; --header passes credentials.")
 
     def ask(self, method: str, path: str, *, absent: bool = False) -> dict[str, Any] | None:
-        """The answer to a request; absent: whether None stands for what is not there, which is an error else."""
+        """Return the answer to a request; with `absent`, None for something missing, which is otherwise an error."""
         try:
             return self.server.ask(method, path)
         except EngineError as error:
@@ -79,7 +84,7 @@ class Upload(ABC):
             raise self.explained(error) from None
 
     def send(self, method: str, path: str, body: Any, called: str | None = None) -> None:
-        """Send something to the engine; called: what errors call it, else by the path."""
+        """Send something to the engine; `called` names it in errors, by default the path."""
         try:
             self.server.ask(method, path, body)
         except EngineError as error:
@@ -91,12 +96,12 @@ class Upload(ABC):
             raise self.explained(error) from None
 
 
-# Makes the upload of a client and the options that were given.
+# Makes the upload from a client and the given options.
 Connect = Callable[[Server, argparse.Namespace], Upload]
 
 
 def name_is_in_use(what: str, difference: str, name: str, options: str = "--url URL") -> EngineError:
-    """The error where the engine has something else under a name that this export needs; name: of the export."""
+    """Return the error for a name that is in use in the engine but needed by this export, which is called `name`."""
     return EngineError(
         f"There is {what} already, with {difference}. It may be in service, so nothing was uploaded. Export under "
         f"another name (querywise export … --name {name}-2); or, where nothing uses it, remove it first: "
@@ -105,7 +110,7 @@ def name_is_in_use(what: str, difference: str, name: str, options: str = "--url 
 
 
 def refuse_unfinished(work: Upload) -> None:
-    """Refuse a template in which a feature's field was not filled in."""
+    """Raise EngineError for a template with a field that was not filled in."""
     names = [name for name, each in work.definitions.items() if UNFINISHED in json.dumps(each)]
     if names:
         raise EngineError(
@@ -117,10 +122,13 @@ def refuse_unfinished(work: Upload) -> None:
 def refuse_numbers(
     searched: Mapping[str, list[str]], numbers_among: Callable[[list[str]], set[str]], instead: str
 ) -> None:
-    """Refuse features that look for words in a field of numbers: the engine would refuse every search with them.
+    """Raise EngineError for features that search words in a numeric field: the engine would reject every search.
 
-    searched: the fields that each feature searches. numbers_among: which of them hold numbers in the engine. instead:
-    what to write.
+    Args:
+        searched: The fields that each feature searches.
+        numbers_among: Returns those of some fields that are numeric in the engine.
+        instead: What to write.
+
     """
     fields = sorted({field for each in searched.values() for field in each})
     numbers = numbers_among(fields) if fields else set()
@@ -131,12 +139,12 @@ def refuse_numbers(
 
 
 def listed(names: list[str]) -> str:
-    """The first names, and how many more there are."""
+    """Join the first names, and how many more there are."""
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def upload(work: Upload) -> str:
-    """Upload what is missing; a sentence on what is there now."""
+    """Upload what is missing; return a sentence on what is there now."""
     refuse_unfinished(work)
     absent, done = work.missing(), 0
     try:
@@ -154,10 +162,14 @@ def upload(work: Upload) -> str:
 
 
 def main(connect: Connect, *, where: str, features: str, collection: str | None = None) -> int:
-    """Read the options, upload or remove, and print what is there now; the exit code.
+    """Read the options, upload or remove, and print what is there now; return the exit code.
 
-    where: the help of --url. features: what the engine calls the features of an export. collection: the help of
-    --collection, for an engine that has this option.
+    Args:
+        connect: Makes the upload.
+        where: The help of --url.
+        features: The engine's term for the features of an export.
+        collection: The help of --collection, for an engine that has this option.
+
     """
     parser = options(__doc__, where)
     if collection is not None:

@@ -23,7 +23,7 @@ NUMBERS = {"byte", "double", "float", "half_float", "integer", "long", "scaled_f
 
 
 class ToElasticsearch(Upload):
-    """The feature set and the models of an export, and what the engine has of them."""
+    """The feature set and the models of an export, and which of them the engine has."""
 
     who = "who may write with the plugin"
 
@@ -40,7 +40,7 @@ class ToElasticsearch(Upload):
         self.total = len(self.models) + 1
 
     def _make_store(self) -> None:
-        """Make the plugin's store where there is none; an error where the engine cannot be used."""
+        """Create the plugin's store if there is none; raise EngineError if the engine cannot be used."""
         try:
             self.server.ask("PUT", "_ltr")
         except EngineError as error:
@@ -59,7 +59,7 @@ class ToElasticsearch(Upload):
         return "?"
 
     def missing(self) -> list[str]:
-        """What the engine lacks: the feature set's name, where it does, and models'; an error where one is another."""
+        """Return the names of a missing feature set and missing models; raise EngineError if one differs."""
         self._make_store()
         found = self._stored(f"_ltr/_featureset/{self.name}", "featureset")
         if found is not None and found["features"] != self.features:
@@ -78,7 +78,7 @@ class ToElasticsearch(Upload):
         return absent
 
     def _numbers(self, fields: list[str]) -> set[str]:
-        """The fields that hold numbers in every index that has them; none where the engine does not tell."""
+        """Return the fields that are numeric in every index that has them; empty if the engine does not tell."""
         try:
             indexes = self.server.ask("GET", f"_mapping/field/{quote(','.join(fields))}")
         except EngineError:
@@ -104,7 +104,7 @@ class ToElasticsearch(Upload):
     def put(self, name: str) -> None:
         """Upload one of the missing things."""
         if name.startswith("_featureset/"):
-            # PUT refuses a name that is taken; POST would write over it.
+            # PUT refuses a name that is taken; POST would overwrite it.
             self.send("PUT", f"_ltr/{name}", {"featureset": {"features": self.features}})
         else:
             self.send("POST", f"_ltr/_featureset/{self.name}/_createmodel", self.models[name])
@@ -116,7 +116,7 @@ class ToElasticsearch(Upload):
 
 
 def matched(query: Any) -> list[str]:
-    """The fields that the `match` queries inside a query search."""
+    """Return the fields searched by the `match` queries inside a query."""
     if isinstance(query, list):
         return [field for each in query for field in matched(each)]
     if not isinstance(query, dict):
@@ -126,7 +126,7 @@ def matched(query: Any) -> list[str]:
 
 
 def _difference(own: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:
-    """How two lists of features differ."""
+    """Describe how two lists of features differ."""
     ours, theirs = ([str(each.get("name")) for each in features] for features in (own, found))
     if ours != theirs:
         return f"other features: {', '.join(theirs[:8])}, where this export has {', '.join(ours[:8])}"

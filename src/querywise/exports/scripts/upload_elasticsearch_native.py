@@ -13,7 +13,7 @@ WHERE = "where Elasticsearch is, for example http://localhost:9200"
 
 
 class ToElasticsearchNative(Upload):
-    """The models of an export, and what the engine has of them."""
+    """The models of an export, and which of them the engine has."""
 
     who = "who may write models (the cluster privilege manage_ml)"
 
@@ -32,7 +32,7 @@ class ToElasticsearchNative(Upload):
         self.total = len(self.models)
 
     def missing(self) -> list[str]:
-        """The names of the models that the engine lacks; an error where it has another of such a name."""
+        """Return the names of the models that the engine lacks; raise EngineError if one differs."""
         try:
             require_version(self.server)
         except EngineError as error:
@@ -47,7 +47,7 @@ class ToElasticsearchNative(Upload):
         return absent
 
     def _stored(self, name: str) -> str | None:
-        """The checksum of a model in the engine, empty where it is not of an export; None where there is none."""
+        """Return the checksum of a model in the engine, empty if it is not of an export; None if it does not exist."""
         found = self.ask("GET", f"_ml/trained_models/{name}", absent=True)
         metadata = {} if found is None else found["trained_model_configs"][0].get("metadata") or {}
         return None if found is None else str(metadata.get("querywise", {}).get("sha256", ""))
@@ -62,7 +62,7 @@ class ToElasticsearchNative(Upload):
             self.ask("DELETE", f"_ml/trained_models/{name}", absent=True)
 
     def explained(self, error: EngineError) -> EngineError:
-        """The error, with what to do where the engine lacks a licence, or the user rights."""
+        """Return the error, with advice if the engine lacks a license, or the user rights."""
         explained = with_licence(error)
         return explained if explained is not error else super().explained(error)
 

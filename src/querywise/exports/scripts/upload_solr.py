@@ -15,7 +15,7 @@ from querywise.exports.scripts.check_parity import EngineError, Server, read_jso
 from querywise.exports.scripts.check_solr import without_module
 from querywise.exports.scripts.upload import HERE, Upload, listed, main, name_is_in_use, refuse_numbers
 
-FEATURES = ""  # what the features are called beside the names of models, which are not empty
+FEATURES = ""  # the name for the features among the names of models, which are not empty
 COLLECTION = "the collection, or the core, to upload to"
 WHERE = "where Solr is, for example http://localhost:8983/solr"
 CLASS = "org.apache.solr.ltr.feature.FieldValueFeature"
@@ -23,7 +23,7 @@ NUMBER = f'A number of the document, such as a price, is {{"class": "{CLASS}", "
 
 
 class ToSolr(Upload):
-    """The features and the models of an export, and what the collection has of them."""
+    """The features and the models of an export, and which of them the collection has."""
 
     who = "who may edit the schema"
     limit = (
@@ -50,7 +50,7 @@ class ToSolr(Upload):
         self.total = len(self.models) + 1
 
     def missing(self) -> list[str]:
-        """FEATURES where features are missing, and the names of missing models; an error where one is another."""
+        """Return FEATURES if features are missing, and the missing models; raise EngineError if one differs."""
         own, stored = {each["name"]: each for each in self.features}, self._stored_features()
         others = [name for name in stored if name not in own]
         changed = [name for name, each in own.items() if name in stored and not _same_feature(each, stored[name])]
@@ -81,7 +81,7 @@ class ToSolr(Upload):
         return {each["name"]: each for each in found["features"]}
 
     def _numbers(self, fields: list[str]) -> set[str]:
-        """The fields that hold numbers; none where Solr does not tell."""
+        """Return the fields that are numeric; empty if Solr does not tell."""
         schema = f"{self.collection}/schema"
         try:
             of_fields = self.server.ask("GET", f"{schema}/fields?includeDynamic=true&fl={quote(','.join(fields))}")
@@ -93,7 +93,7 @@ class ToSolr(Upload):
         return {field for field in fields if re.search(r"(Int|Long|Float|Double)(Point)?Field$", kinds.get(field, ""))}
 
     def _without_module(self) -> EngineError:
-        """Why the collection has no stores: it is not there, or has no module."""
+        """Return why the collection has no stores: it does not exist, or has no module."""
         try:
             self.server.ask("GET", f"{self.collection}/select?q=*:*&rows=0&wt=json")
         except EngineError:
@@ -117,7 +117,7 @@ class ToSolr(Upload):
         self.send("PUT", f"{self.collection}/{path}", body, path)
 
     def finish(self) -> None:
-        """Have the collection, or the core where Solr is no cloud, go by its stores."""
+        """Reload the collection, or the core outside SolrCloud, so that it uses its stores."""
         try:
             self.server.ask("GET", f"admin/collections?action=RELOAD&name={self.collection}")
         except EngineError as error:
@@ -126,8 +126,8 @@ class ToSolr(Upload):
             self.server.ask("GET", f"admin/cores?action=RELOAD&core={self.collection}")
 
     def remove(self) -> None:
-        """Remove the models and the feature store of this export, as far as they are there."""
-        self._stored_features()  # an error where there is no module
+        """Remove the models and the feature store of this export, as far as they exist."""
+        self._stored_features()  # raises an error without the module
         there = self._stored_models()
         places = [f"schema/model-store/{name}" for name in self.models if name in there]
         if self.name in self.server.ask("GET", f"{self.collection}/schema/feature-store").get("featureStores", []):
@@ -142,13 +142,13 @@ def _same_feature(own: dict[str, Any], stored: dict[str, Any]) -> bool:
 
 
 def _same_model(own: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Whether two models are one; Solr adds to each feature how it is scaled, which is not at all."""
+    """Whether two models are equal; Solr adds to each feature its scaling, which is none."""
     listed, there = ([each["name"] for each in model["features"]] for model in (own, stored))
     return listed == there and all(own[key] == stored[key] for key in ("class", "store", "params"))
 
 
 def _searched(feature: dict[str, Any]) -> list[str]:
-    """The fields in which a feature's query looks for words."""
+    """Return the fields in which a feature's query searches words."""
     found = re.findall(r"\bqf=('[^']*'|\"[^\"]*\"|[^\s}]+)", str(feature.get("params", {}).get("q", "")))
     return [field.partition("^")[0] for each in found for field in each.strip("'\"").split()]
 

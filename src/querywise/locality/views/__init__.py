@@ -1,1 +1,1 @@
-"""Views: a query as a point."""
+"""Views: queries as points."""

@@ -1,4 +1,4 @@
-"""A query as what comes with it: the user's columns, its vector, signals of its text and runs; views side by side."""
+"""Views of facts that come with a query: columns, vectors, signals of text and runs; and views side by side."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import Known, Optional, Several, Text, contents, floats, part, require
 
-_FARTHEST = 3.0  # standard deviations that a signal of RunSignals counts at most
+_FARTHEST = 3.0  # standard deviations at which a signal of RunSignals is clipped
 
 
 @dataclass(eq=False, repr=False)
 class Columns(FittedView):
-    """The user's own columns of each query, standardised on the training queries (`queries.jsonl`: `columns`).
+    """The user's own columns of each query, standardized on the training queries (`queries.jsonl`: `columns`).
 
-    names: which of them, and in which order; None takes all.
+    Args:
+        names: The columns, in order; None takes all.
+        standardise: Whether to standardize them.
+
     """
 
     names: Sequence[str] | None = None
@@ -46,7 +49,7 @@ class Columns(FittedView):
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The columns of a query alone."""
+        """Return that it uses only the columns of a query."""
         return ("columns",)
 
     def _points(self, candidates: Candidates) -> Floats:
@@ -68,7 +71,7 @@ class Columns(FittedView):
 
 @dataclass(eq=False, repr=False)
 class SideBySide(FittedView):
-    """Several views beside each other; each counts the same in a distance, whatever its coordinates and scale."""
+    """Several views side by side; each has the same weight in a distance, whatever its coordinates and scale."""
 
     views: Sequence[QueryView]
 
@@ -84,45 +87,45 @@ class SideBySide(FittedView):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """A query has the coordinates of all views."""
+        """Check that a query has the coordinates of all views."""
         known.sizes["coordinates"] = sum(known.size_of(view, "coordinates") for view in self.views_)
 
     def by(self, ranker: Ranker, /) -> SideBySide:
-        """The same views; those without a reference of their own use this ranker."""
+        """Return the same views, with this ranker for those without a reference of their own."""
         return SideBySide([following(view, ranker) for view in self.views])
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What all of them look at."""
+        """Return what any of them uses."""
         return looked_at(*self.views_)
 
     def known(self, candidates: Candidates, /) -> Bools:
-        """The queries that any of them knows."""
+        """Return the queries that any of them knows."""
         found: Bools = np.any([known_to(view, candidates) for view in self.views_], axis=0)
         return found
 
     def _points(self, candidates: Candidates) -> Floats:
-        """The views' coordinates, each view's total variance over the training queries 1."""
+        """Return the views' coordinates, each view scaled to total variance 1 over the training queries."""
         parts = [view.points(candidates) for view in self.views_]
         return np.hstack([part * scale for part, scale in zip(parts, self.scales_, strict=True)])
 
 
 def columns_of(ranker: Scorer) -> frozenset[str]:
-    """The columns of a query that any view inside of a fitted ranker looks at."""
+    """Return the query columns used by any view inside a fitted ranker."""
     return frozenset(name for view in views_in(ranker, Columns) for name in getattr(view, "names_", ()))
 
 
 def _spread(points: Floats) -> float:
-    """The variance of all coordinates together; rounding in the mean of a constant one does not count."""
+    """Return the variance of all coordinates together, ignoring rounding errors in constant ones."""
     variance = points.var(axis=0)
     return float(variance[np.sqrt(variance) > 1e-12 * np.abs(points.mean(axis=0))].sum())
 
 
 class SignalView(FittedView):
-    """Length, top scores, margins, spread and entropy of either list, overlap and correlation of the two, standardised.
+    """Length, top scores, margins, spread and entropy of each list, overlap and correlation of the two, standardized.
 
     The lists are those of the first-stage runs among the features, as text collections with vectors have them; without
-    runs, the length of a query and the number of its candidates are all there is.
+    runs, there are only the length of the query and the number of its candidates.
     """
 
     stored = contents(scaling_=part(Scaling, columns="coordinates"))
@@ -138,7 +141,7 @@ class SignalView(FittedView):
         return found
 
     def signals(self, candidates: Candidates) -> Signals:
-        """The signals as they are."""
+        """Return the raw signals."""
         return signals(candidates)
 
     def _points(self, candidates: Candidates) -> Floats:
@@ -152,17 +155,17 @@ class SignalView(FittedView):
         return self.scaling_.apply(found.values)
 
     def coordinate_names(self, candidates: Candidates, /) -> tuple[str, ...]:
-        """What the signals are called: `signal bm25.margin`."""
+        """Return the names of the signals: `signal bm25.margin`."""
         return tuple(f"signal {name}" for name in self.signals(candidates).names)
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The text, and the documents that the runs found."""
+        """Return that it uses the text and the documents that the runs retrieved."""
         return ("text", "documents")
 
 
 class RunSignals(SignalView):
-    """The same for weights of runs: always of the runs it was trained with, and every signal cut at ±3."""
+    """The same signals for weights of runs: always of the runs in training, and clipped at ±3."""
 
     stored = contents(
         feature_names_=Optional(Several(Text(), "features")),
@@ -181,13 +184,13 @@ class RunSignals(SignalView):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """There are runs among the features, and a coordinate for each of their signals."""
+        """Check that the features include runs, and a coordinate for each of their signals."""
         runs = [run.name for run in run_columns(self.feature_names_)]
         require(len(runs) > 0, "RunSignals.feature_names_ name no run")
         known.tie("coordinates", len(signal_names(runs)), "RunSignals.scaling_")
 
     def signals(self, candidates: Candidates) -> Signals:
-        """The signals as they are; columns without names are those of training."""
+        """Return the raw signals; columns without names are those of training."""
         return super().signals(replace(candidates, feature_names=self.feature_names_))
 
     def _points(self, candidates: Candidates) -> Floats:
@@ -196,15 +199,15 @@ class RunSignals(SignalView):
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The documents that the runs found."""
+        """Return that it uses the documents that the runs retrieved."""
         return ("documents",)
 
 
 class VectorView(FittedView):
-    """The vector of a query, made of length 1, so that near queries are those of similar meaning.
+    """The vector of a query, normalized to length 1, so that near queries are those of similar meaning.
 
-    The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query
-    without a vector, or with one that is 0 throughout, is put at the mean of the training queries, and is not `known`.
+    The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query without
+    a vector, or with a zero vector, is placed at the mean of the training queries, and is not `known`.
     """
 
     stored = contents(centre_=floats("coordinates"))
@@ -219,16 +222,16 @@ class VectorView(FittedView):
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The vector of a query alone."""
+        """Return that it uses only the vector of a query."""
         return ("vector",)
 
     def known(self, candidates: Candidates, /) -> Bools:
-        """The queries with a vector that is not 0 throughout."""
+        """Return the queries with a nonzero vector."""
         return _units(candidates)[1]
 
     def _points(self, candidates: Candidates) -> Floats:
         units, known = _units(candidates)
-        if not units.shape[1]:  # no vector came with these queries
+        if not units.shape[1]:  # these queries have no vectors
             return np.tile(self.centre_, (len(units), 1))
         if units.shape[1] != len(self.centre_):
             raise DataError(
@@ -240,12 +243,12 @@ class VectorView(FittedView):
 
 
 def vector_lengths(ranker: Scorer) -> frozenset[int]:
-    """How many numbers the vector of a query has, by each view inside of a fitted ranker that looks at it."""
+    """Return the vector dimensions expected by the views inside a fitted ranker."""
     return frozenset(len(view.centre_) for view in views_in(ranker, VectorView) if hasattr(view, "centre_"))
 
 
 def _units(candidates: Candidates) -> tuple[Floats, Bools]:
-    """Vectors of length 1, and which of them are no zeros."""
+    """Return vectors of length 1, and which of them are nonzero."""
     table = candidates.queries
     if table is None or table.vectors is None:
         raise DataError(

@@ -18,16 +18,19 @@ from querywise.runtime.stored import Known, Optional, contents, part
 from querywise.runtime.threads import in_threads, one_blas_thread
 
 _BLOCK = 500_000  # scores at a time, in each thread
-_NOISE = 1e-12  # of the largest score: below it a spread is rounding; so is a divergence
+_NOISE = 1e-12  # of the largest score: a smaller spread, or divergence, is rounding error
 
 
 @dataclass(eq=False, repr=False)
 class Divergence(DocumentView):
     """The Kullback-Leibler divergence of each of several models from a base, over the query's documents.
 
-    reference: the base, a feature by name or by number from 0, or a ranker; None is the single model of the ranker the
-    view is used in. models: several models (anything with `scores`), or None: every feature by itself is one. The
-    coordinates are standardised on the training queries, unless `standardise` is False.
+    Args:
+        reference: The base, a feature by name or by number from 0, or a ranker; None is the single model of the ranker
+            that uses the view.
+        models: Several models (anything with `scores`), or None: every feature by itself is one.
+        standardise: Whether to standardize the coordinates on the training queries.
+
     """
 
     reference: Reference | None = None
@@ -42,12 +45,12 @@ class Divergence(DocumentView):
     )
 
     def by(self, ranker: Ranker, /) -> Divergence:
-        """The same view with this base, unless it has one of its own."""
+        """Return the same view with this base, unless it has one of its own."""
         reference = ranker if self.reference is None else self.reference
         return Divergence(reference, self.models, standardise=self.standardise)
 
     def fit(self, data: Judged, /) -> Self:
-        """Fit the base, if it needs it, and learn the scale of every coordinate."""
+        """Fit the base, if needed, and learn the scale of every coordinate."""
         if self.reference is None:
             raise DataError("Divergence alone needs a reference: a feature column or a ranker.")
         self.reference_ = fitted_reference(self.reference, data)
@@ -57,7 +60,7 @@ class Divergence(DocumentView):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """Without models there is a coordinate for every feature."""
+        """Check that there is a coordinate for every feature, if there are no models."""
         if self.models is None:
             known.tie("features", known.sizes["coordinates"], "Divergence.scaling_")
 
@@ -80,9 +83,9 @@ class Divergence(DocumentView):
 
 
 def divergences(base: Floats, scores: Floats, starts: Ints) -> Floats:
-    """Σ_d P(d) log(P(d) / P_i(d)) of every query and column of scores, P by the base; 0 for a query without documents.
+    """Return Σ_d P(d) log(P(d) / P_i(d)) by query and column of scores, P from the base; 0 without documents.
 
-    Scores become a distribution over the query's documents by standardising them and taking their softmax, so that a
+    Scores become a distribution over the query's documents by standardizing them and taking their softmax, so that a
     model's divergence from itself is 0 whatever its scale.
 
     >>> divergences(np.array([1.0, 2.0]), np.array([[10.0, 2.0], [20.0, 1.0]]), np.array([0, 2])).round(4)
@@ -95,7 +98,7 @@ def divergences(base: Floats, scores: Floats, starts: Ints) -> Floats:
 
 @compiled
 def divergences_of(base: Floats, scores: Floats, starts: Ints, found: Floats) -> None:
-    """Σ_d P(d) log(P(d) / P_i(d)), queries × models, P and P_i the softmax of scores standardised in the query."""
+    """Compute Σ_d P(d) log(P(d) / P_i(d)), queries × models, P and P_i the softmax of standardized scores."""
     for query in range(len(starts) - 1):
         first, last = starts[query], starts[query + 1]
         found[query] = 0.0
@@ -106,7 +109,7 @@ def divergences_of(base: Floats, scores: Floats, starts: Ints, found: Floats) ->
 
 @compiled
 def _distribution(scores: Floats) -> tuple[Floats, float]:
-    """The softmax of standardised scores, and Σ P log P."""
+    """Return the softmax of standardized scores, and Σ P log P."""
     size = max(np.max(np.abs(scores)), 1e-300)
     away = scores / size - np.mean(scores / size)
     spread = np.sqrt(np.mean(away * away))
@@ -119,7 +122,7 @@ def _distribution(scores: Floats) -> tuple[Floats, float]:
 
 @compiled
 def _from(chances: Floats, entropy: float, scores: Floats, found: Floats) -> None:
-    """Σ P log P − Σ P z_i + log Σ exp z_i, z_i the standardised scores of model i."""
+    """Compute Σ P log P − Σ P z_i + log Σ exp z_i, with z_i the standardized scores of model i."""
     documents, models = scores.shape
     size, top = _extremes(scores)
     mean, spread, cross, total = np.zeros(models), np.zeros(models), np.zeros(models), np.zeros(models)
@@ -138,15 +141,15 @@ def _from(chances: Floats, entropy: float, scores: Floats, found: Floats) -> Non
             total[i] += np.exp((scores[row, i] / size[i] - top[i]) * spread[i])
     for i in range(models):
         value = entropy - cross[i] * spread[i] + (top[i] - mean[i]) * spread[i] + np.log(total[i])
-        # Set rounding to 0: standardised, it would weigh as much as any other coordinate.
+        # Set rounding errors to 0: standardized, they would weigh as much as any other coordinate.
         found[i] = value if value > _NOISE else 0.0
 
 
 @compiled
 def _extremes(scores: Floats) -> tuple[Floats, Floats]:
-    """Each model's largest absolute score, 1 where all are 0, and its highest over that.
+    """Return each model's largest absolute score, 1 if all are 0, and its highest score divided by it.
 
-    Divided by it scores lie in −1 … 1, whose squares neither overflow nor vanish.
+    Divided by it, scores lie in −1 … 1, and their squares neither overflow nor vanish.
     """
     size, top = np.zeros(scores.shape[1]), np.full(scores.shape[1], -np.inf)
     for row in range(len(scores)):

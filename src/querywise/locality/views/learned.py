@@ -28,28 +28,28 @@ _TRIED = 30  # other queries' models tried on each training query
 
 
 class _OverView(FittedView):
-    """What a view learned over another one has of that."""
+    """The common part of views learned over another view."""
 
     view: QueryView | None
     view_: QueryView
 
     def by(self, ranker: Ranker, /) -> Self:
-        """The same over a view with this ranker as reference, unless it has one of its own."""
+        """Return the same view over one with this ranker as reference, unless it has one of its own."""
         view = following(TopMean() if self.view is None else self.view, ranker)
         return type(self)(**{**parameters_of(self), "view": view})
 
     def _inside(self, data: Judged) -> Floats:
-        """The training queries' points in the view inside, which is fitted."""
+        """Fit the inner view, and return the training queries' points in it."""
         self.view_ = unfitted(TopMean() if self.view is None else self.view).fit(data)
         return self.view_.points(data.candidates)
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What the inner view uses."""
+        """Return what the inner view uses."""
         return looked_at(self.view_)
 
     def known(self, candidates: Candidates, /) -> Bools:
-        """The queries that the inner view knows."""
+        """Return the queries that the inner view knows."""
         return known_to(self.view_, candidates)
 
 
@@ -58,7 +58,7 @@ class GradientView(_OverView):
     """The few directions of a view that best predict a query's gradient at the single model.
 
     A ridge regression, its penalty chosen by leave-one-out, predicts from the view's coordinates each training query's
-    gradient at the single ranking SVM. The principal `directions` of its predictions make a space in which near queries
+    gradient at the single ranking SVM. The principal `directions` of its predictions span a space in which near queries
     would change that model alike. Queries without a preference have no gradient and are left out. l2: of that ranking
     SVM.
     """
@@ -100,7 +100,7 @@ class GradientView(_OverView):
 
 
 def _same_sign(directions: Floats) -> Floats:
-    """Directions whose largest entry is positive, so that they are the same on every machine."""
+    """Make the largest entry of each direction positive, so that they are the same on every machine."""
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
     return directions * np.where(largest < 0, -1.0, 1.0)
 
@@ -109,10 +109,10 @@ def _same_sign(directions: Floats) -> Floats:
 class LearnedMetric(_OverView):
     """A view with every coordinate scaled by a factor learned from the training queries.
 
-    Where they have classes, the factor is the variance between classes over the variance within them. Otherwise other
-    queries' local models are tried on each training query, and the squared differences of the
-    coordinates are fitted, with non-negative factors, to the loss in average precision. A model is
-    never tried on a query it was trained on. k: the share or number of neighbours of those models.
+    If they have classes, the factor is the variance between classes over the variance within them. Otherwise other
+    queries' local models are tried on each training query, and the squared differences of the coordinates are fitted,
+    with non-negative factors, to the loss in average precision. A model is never tried on a query it was trained on. k:
+    the share or number of neighbors of those models.
     """
 
     view: QueryView | None = None
@@ -131,7 +131,7 @@ class LearnedMetric(_OverView):
         else:
             factors = self._by_precision_lost(points, data)
         total = factors.sum()
-        # Factors of mean 1; where nothing was learned, the view stays as it is.
+        # Scale factors to mean 1; if nothing was learned, the view stays unchanged.
         self.stretch_ = np.sqrt(factors * len(factors) / total) if total > 0 else np.ones(points.shape[1])
         return self
 
@@ -159,14 +159,14 @@ class LearnedMetric(_OverView):
 
 
 def _precisions(data: Judged, query: int, weights: Floats) -> Floats:
-    """The average precision of one query under several linear models."""
+    """Return the average precision of one query under several linear models."""
     rows = data.candidates.rows(query)
     scores = data.candidates.features[rows] @ weights.T
     return average_precisions(data.labels[rows], scores, FLAVOURS["standard"])
 
 
 def _by_classes(points: Floats, classes: tuple[str | None, ...]) -> Floats:
-    """Variance between the classes over variance within, coordinate by coordinate."""
+    """Return the ratio of variance between classes to variance within, by coordinate."""
     names = sorted({name for name in classes if name is not None})
     groups = [points[[name == each for each in classes]] for name in names]
     known = np.concatenate(groups)

@@ -1,4 +1,4 @@
-"""What views have in common: what they look at in a query, and the reference that selects its top documents."""
+"""The common part of views: what they use of a query, and the reference that selects its top documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from querywise.runtime.scaling import Scaling
 from querywise.runtime.stored import AnyOf, Whole, part
 
 _View = TypeVar("_View")
-# Of the contracts LooksAt and Knows; to ask for the contracts themselves takes 20 times as long in a request.
+# Of the contracts LooksAt and Knows; isinstance checks of these take 20 times as long in a request.
 LOOKS_AT, KNOWN = "looks_at", "known"
 Reference: TypeAlias = int | str | Ranker
 REFERENCE = AnyOf((Whole(below="features"), part(Ranker)), "the number of a feature, or a fitted ranker")
@@ -30,7 +30,7 @@ class FittedView(Estimator):
     """A view that gives queries a position once it has been fitted."""
 
     def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query."""
+        """Return one row per query."""
         if not any(name.endswith("_") for name in vars(self)):  # faster than `is_fitted`
             raise NotFittedError(self)
         return self._points(candidates)
@@ -40,13 +40,13 @@ class FittedView(Estimator):
 
 
 class DocumentView(FittedView):
-    """Numbers of a query's documents, standardised on the training queries, unless `standardise` is False."""
+    """Numbers of a query's documents, standardized on the training queries, unless `standardise` is False."""
 
     standardise: bool
     scaling_: Scaling
 
     def known(self, candidates: Candidates, /) -> Bools:
-        """The queries with a document that has a feature other than 0."""
+        """Return the queries with a document that has a nonzero feature."""
         return described(candidates)
 
     def _learn_scale(self, numbers: Floats, size: Floats | None = None) -> None:
@@ -60,19 +60,19 @@ class DocumentView(FittedView):
 
 
 def looked_at(*views: QueryView) -> tuple[str, ...]:
-    """What fitted views need of a query to give it a position: any of text, vector, columns and documents."""
+    """Return what fitted views need of a query to place it: any of text, vector, columns and documents."""
     every: list[tuple[str, ...]] = [getattr(view, LOOKS_AT, ("documents",)) for view in views]
     return tuple(dict.fromkeys(each for part in every for each in part))
 
 
 def known_to(view: QueryView, candidates: Candidates) -> Bools:
-    """Which queries a fitted view knows something of; the position of the others means nothing."""
+    """Return which queries a fitted view knows something of; the position of the others is meaningless."""
     known: Callable[[Candidates], Bools] | None = getattr(view, KNOWN, None)
     return np.ones(len(candidates), np.bool_) if known is None else known(candidates)
 
 
 def described(candidates: Candidates) -> Bools:
-    """Which queries have a document with a feature that is not 0: without one, documents tell nothing of a query."""
+    """Return which queries have a document with a nonzero feature: without one, documents do not describe a query."""
     if len(candidates) == 1:
         return np.array([bool(np.count_nonzero(candidates.features[:1]) or np.count_nonzero(candidates.features))])
     rows = candidates.query_of_row[candidates.features.any(axis=1)]
@@ -80,7 +80,7 @@ def described(candidates: Candidates) -> Bools:
 
 
 def without_vector(candidates: Candidates, *views: QueryView) -> Bools:
-    """Which queries have no vector, or one that is 0 throughout, where any of these fitted views looks at it."""
+    """Return which queries have no vector, or a zero one, if any of these fitted views uses it."""
     table = candidates.queries
     if table is None or table.vectors is None or "vector" not in looked_at(*views):
         return np.zeros(len(candidates), np.bool_)
@@ -89,12 +89,12 @@ def without_vector(candidates: Candidates, *views: QueryView) -> Bools:
 
 
 def relevant_points(view: QueryView, data: Judged) -> Floats | None:
-    """The position of each query's relevant documents; None in a view that gives them none."""
+    """Return the position of each query's relevant documents; None in a view that does not place documents."""
     return view.relevant_points(data) if isinstance(view, PlacesDocuments) else None
 
 
 def views_in(ranker: Scorer, kind: type[_View]) -> Iterator[_View]:
-    """The views of a kind inside of a ranker, at any depth."""
+    """Yield the views of a kind inside a ranker, at any depth."""
     yield from _views_in(ranker, kind)
 
 
@@ -111,12 +111,12 @@ def _views_in(thing: object, kind: type[_View]) -> Iterator[_View]:
 
 
 def following(view: QueryView, ranker: Ranker) -> QueryView:
-    """A view with this ranker as reference, where it takes one and has none of its own."""
+    """Return the view with this ranker as reference, if it takes one and has none of its own."""
     return view.by(ranker) if isinstance(view, FollowsRanker) else view
 
 
 def fitted_reference(reference: Reference, data: Training) -> int | Ranker:
-    """A feature, by name or by number from 0, as its column; a ranker that is not fitted, fitted on these queries."""
+    """Return a feature, by name or index, as its column; or a ranker, fitted on these queries if needed."""
     if isinstance(reference, (int, str)):
         return column_of(reference, data.feature_count, data.feature_names)
     if is_fitted(reference):
@@ -126,5 +126,5 @@ def fitted_reference(reference: Reference, data: Training) -> int | Ranker:
 
 
 def reference_scores(reference: int | Ranker, candidates: Candidates) -> Floats:
-    """The scores by a column or a fitted ranker."""
+    """Return the scores by a column or a fitted ranker."""
     return candidates.features[:, reference] if isinstance(reference, int) else reference.predict(candidates)

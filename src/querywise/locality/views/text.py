@@ -23,14 +23,14 @@ from querywise.runtime.threads import one_blas_thread
 
 _LENGTHS = {"words": (1, 2), "characters": (2, 3, 4)}  # of the n-grams
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
-_FEW = 4  # texts that are faster without a table
-_FEWEST = 2  # training queries an n-gram must be in
-_LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinate
+_FEW = 4  # texts up to which no table is faster
+_FEWEST = 2  # training queries that must contain an n-gram
+_LENGTHS_COUNT = 0.25  # the weight of the lengths in a distance, per coordinate
 
 
 @dataclass(eq=False, repr=False)
 class NGrams:
-    """TF-IDF of word or character n-grams, projected on its principal directions. kind: "words" or "characters"."""
+    """TF-IDF of n-grams, projected on its principal directions; `kind` is "words" or "characters"."""
 
     kind: str
     dimensions: int
@@ -44,7 +44,7 @@ class NGrams:
     )
 
     def fit(self, texts: Sequence[str], /) -> Self:
-        """Learn which n-grams there are, how rare each is, and the directions in which texts differ most."""
+        """Learn the n-grams, the rarity of each, and the directions in which texts differ most."""
         from sklearn.utils.extmath import randomized_svd
 
         found = Counter(gram for text in texts for gram in set(self._grams(text)))
@@ -52,7 +52,7 @@ class NGrams:
         self.vocabulary_ = "\n".join(kept)
         self.rarity_ = np.log((1 + len(texts)) / (1 + np.array([found[gram] for gram in kept], dtype=np.float64))) + 1
         forget_derived(self)
-        table = self._table(sorted(texts))  # the directions drawn at random do not depend on the queries' order
+        table = self._table(sorted(texts))  # so that the randomized directions do not depend on the order of queries
         count = min(self.dimensions, *table.shape)
         self.directions_ = np.zeros((len(kept), count), dtype=np.float32)
         if count and table.nnz:
@@ -61,18 +61,18 @@ class NGrams:
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """Every n-gram is there once."""
+        """Check that every n-gram occurs once."""
         known.tie("grams", len(self._numbered), "NGrams.vocabulary_")
 
     def vectors(self, texts: Sequence[str], /) -> Floats:
-        """One row per text."""
+        """Return one row per text."""
         if len(texts) <= _FEW:
             return np.array([self._point(text) for text in texts]).reshape(len(texts), self.directions_.shape[1])
         points: Floats = self._table(texts) @ self.directions_.astype(np.float64)
         return points
 
     def _point(self, text: str) -> Floats:
-        """The row of one text, from the directions of its own n-grams alone; added up in their order, as in a table."""
+        """Return the row of one text, from its own n-grams' directions, summed in the same order as in a table."""
         known, values = self._weights(text)
         if not len(known):
             return np.zeros(self.directions_.shape[1])
@@ -80,7 +80,7 @@ class NGrams:
         return found
 
     def knows(self, text: str) -> bool:
-        """Whether any of a text's words, or of the longest n-grams of its characters, is known."""
+        """Whether any of a text's words, or of its longest character n-grams, is known."""
         places = self._numbered
         if self.kind == "words":
             return any(word in places for word in _words(text))
@@ -89,12 +89,12 @@ class NGrams:
 
     @cached_property
     def _numbered(self) -> dict[str, int]:
-        """The number of every n-gram."""
+        """The index of every n-gram."""
         known = self.vocabulary_.split("\n") if len(self.rarity_) else ()
         return {gram: place for place, gram in enumerate(known)}
 
     def _table(self, texts: Sequence[str]) -> csr_array:
-        """Texts × n-grams: (1 + log count) × rarity, every row of length 1."""
+        """Return texts × n-grams: (1 + log count) × rarity, every row of length 1."""
         columns: list[int] = []
         values: list[float] = []
         ends = [0]
@@ -106,7 +106,7 @@ class NGrams:
         return csr_array((np.array(values, dtype=np.float64), columns, ends), shape=(len(texts), len(self.rarity_)))
 
     def _weights(self, text: str) -> tuple[Ints, Floats]:
-        """The known n-grams of a text, by number, and the weight of each."""
+        """Return the known n-grams of a text, by index, and the weight of each."""
         places = self._numbered
         counts = Counter([places[gram] for gram in self._grams(text) if gram in places])
         known = np.array(sorted(counts), dtype=np.int64)
@@ -132,21 +132,21 @@ class NGrams:
 
 @dataclass(eq=False, repr=False)
 class TextView(FittedView):
-    """A query as a point, by its text: TF-IDF of words and characters, reduced by a truncated SVD, and how long it is.
+    """A query as a point, by its text: TF-IDF of words and characters, reduced by a truncated SVD, and its length.
 
     Words are not stemmed and stop words are kept; unigrams and bigrams, beginning and end marked: whether a query
     begins with "how" or ends with a question mark is a strong signal of its kind. The text comes with the queries
     (`queries.jsonl`: `text`).
 
     Args:
-        dimensions: of the words and of the characters each, a whole number from 1 up.
+        dimensions: the number of dimensions for words and for characters each, a whole number from 1 up.
         words: whether to use the words.
         characters: whether to use the characters, two to four in a row.
-        lengths: whether to use how long the query is.
-        seed: of the truncated SVD.
+        lengths: whether to use the length of the query.
+        seed: the seed of the truncated SVD.
 
     Raises:
-        DataError: None of the three, and queries without texts.
+        DataError: None of the three is used, or queries have no texts.
 
     >>> from querywise import KnnOnline, QueryTable, RankSVM, TextView, make_judged
     >>> data = make_judged(20, 10, 4)
@@ -168,7 +168,7 @@ class TextView(FittedView):
     stored = contents(spaces_=Several(part(NGrams), "spaces"), scaling_=part(Scaling, columns=4))
 
     def fit(self, data: Judged, /) -> Self:
-        """Learn the vocabulary, how rare each n-gram is, and the main directions."""
+        """Learn the vocabulary, the rarity of each n-gram, and the main directions."""
         whole = self.dimensions >= 1 and self.dimensions == int(self.dimensions)
         if not whole or not (self.words or self.characters or self.lengths):
             raise DataError("TextView needs a whole number of dimensions from 1 up, and words, characters or lengths.")
@@ -182,18 +182,18 @@ class TextView(FittedView):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """There is a space for words and one for characters, where they are used."""
+        """Check that there is a space for words and one for characters, if they are used."""
         known.tie("spaces", int(bool(self.words)) + int(bool(self.characters)), "TextView.spaces_")
         spaces = [known.size_of(space, "coordinates") for space in self.spaces_]
         known.sizes["coordinates"] = sum(spaces) + (4 if self.lengths else 0)
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The words of a query alone."""
+        """Return that it uses only the words of a query."""
         return ("text",)
 
     def known(self, candidates: Candidates, /) -> Bools:
-        """The queries with a word, or four letters of one, that training queries have too."""
+        """Return the queries with a word, or four letters of one, that training queries have too."""
         if not hasattr(self, "spaces_"):
             raise NotFittedError(self)
         texts = _texts(candidates)
@@ -202,7 +202,7 @@ class TextView(FittedView):
         return np.array([any(space.knows(text) for space in self.spaces_) for text in texts], np.bool_)
 
     def _points(self, candidates: Candidates) -> Floats:
-        """A query without text has the position of one without any known word."""
+        """Return positions; a query without text has that of one without known words."""
         texts = _texts(candidates)
         parts = [space.vectors(texts) for space in self.spaces_]
         if self.lengths:
@@ -211,7 +211,7 @@ class TextView(FittedView):
 
 
 def _words(text: str) -> Iterable[str]:
-    """The words of a text, without punctuation: every text may end in a full stop."""
+    """Return the words of a text, without punctuation: any text may end in a full stop."""
     return (word for word in _WORD_OR_SIGN.findall(text.casefold()) if word[0].isalnum())
 
 
@@ -227,7 +227,7 @@ def _texts(candidates: Candidates) -> list[str]:
 
 
 def _sizes(texts: Sequence[str]) -> Floats:
-    """How long each text is in words and in characters, whether it ends like a sentence, its share of capitals."""
+    """Return lengths in words and characters, whether a text ends like a sentence, and its share of capitals."""
     rows = []
     for text in texts:
         words = text.split()

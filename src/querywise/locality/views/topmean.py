@@ -1,4 +1,4 @@
-"""A query as what its best documents look like: mean features [geng2008]_, or two models' mean scores [lin2011]_."""
+"""A query as its best documents: their mean features [geng2008]_, or two models' mean scores [lin2011]_."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class TopMean(DocumentView):
     """Rank the candidates by a reference, take the best `top`, average their features.
 
     Args:
-        reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
-            queries alone. None is the single model of the ranker the view is used in.
-        top: how many of the best documents give a query its position.
+        reference: a feature by name or by number from 0, or a ranker; an unfitted one is fitted only on the training
+            queries. None is the single model of the ranker that uses the view.
+        top: the number of best documents that give a query its position.
 
-    Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
+    Documents tied at the cut share the remaining places equally. The coordinates are standardized on the training
     queries, unless `standardise` is False.
     """
 
@@ -41,7 +41,7 @@ class TopMean(DocumentView):
     stored = contents(top=Whole(1), reference_=REFERENCE, scaling_=part(Scaling, columns="features"))
 
     def fit(self, data: Training, /) -> Self:
-        """Fit the reference, if it needs it, and learn the scale of every coordinate."""
+        """Fit the reference, if needed, and learn the scale of every coordinate."""
         if not 1 <= self.top < np.inf or self.top != int(self.top):
             raise DataError(f"TopMean(top={self.top}) must be a whole number from 1 up.")
         if self.reference is None:
@@ -51,16 +51,16 @@ class TopMean(DocumentView):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """There is a coordinate for every feature."""
+        """Check that there is a coordinate for every feature."""
         known.sizes["coordinates"] = known.sizes["features"]
 
     def by(self, ranker: Ranker, /) -> TopMean:
-        """The same view with this reference, unless it has one of its own."""
+        """Return the same view with this reference, unless it has one of its own."""
         reference = ranker if self.reference is None else self.reference
         return TopMean(reference, self.top, standardise=self.standardise)
 
     def relevant_points(self, data: Judged, /) -> Floats:
-        """Each query's position if its top documents were its relevant ones; its own position where there are none."""
+        """Return each query's position if its top documents were its relevant ones; its own position without any."""
         means = self._numbers(data.candidates)
         for query in range(len(data)):
             rows = data.candidates.rows(query)
@@ -71,7 +71,7 @@ class TopMean(DocumentView):
 
     def _numbers(self, candidates: Candidates) -> Floats:
         scores = reference_scores(self.reference_, candidates)
-        # Threads would wait for each other longer than a query's documents take.
+        # Threads would wait for each other longer than one query's documents take.
         with contextlib.nullcontext() if candidates.features.size <= FEW_FOR_BLAS else one_blas_thread():
             return self._means_by(scores, candidates)
 
@@ -87,7 +87,7 @@ class TopMean(DocumentView):
 
 
 def _largest(candidates: Candidates) -> Floats:
-    """Every query's largest values of the features, without their signs."""
+    """Return every query's largest absolute feature values."""
     found = np.zeros((len(candidates), candidates.features.shape[1]))
     full = np.flatnonzero(np.diff(candidates.starts))
     if len(full):
@@ -98,7 +98,7 @@ def _largest(candidates: Candidates) -> Floats:
 
 
 def top_shares(scores: Floats, top: int) -> Floats:
-    """How much each document counts in the mean of the `top` best; those tied at the cut share what is left.
+    """Return each document's weight in the mean of the `top` best; those tied at the cut share the rest.
 
     >>> top_shares(np.array([3.0, 1.0, 2.0, 1.0]), top=3)
     array([0.33333333, 0.16666667, 0.33333333, 0.16666667])
@@ -110,7 +110,7 @@ def top_shares(scores: Floats, top: int) -> Floats:
 
 @compiled
 def _share(scores: Floats, top: int, shares: Floats) -> None:
-    """Fill in what `top_shares` is of one query."""
+    """Fill in `top_shares` for one query."""
     count, above, tied = len(scores), 0, 0
     if count <= top:
         shares[:] = 1 / max(count, 1)
@@ -127,9 +127,13 @@ def _share(scores: Floats, top: int, shares: Floats) -> None:
 class TwoModels(DocumentView):
     """Two numbers: the mean score of the `top` best documents under one model, and under another.
 
-    first, second: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
-    queries alone. None is the single model of the ranker the view is used in. Both coordinates are standardised on the
-    training queries, unless `standardise` is False.
+    Args:
+        first: A feature by name or by number from 0, or a ranker; an unfitted one is fitted only on the training
+            queries. None is the single model of the ranker that uses the view.
+        second: The same for the other model.
+        top: The number of best documents.
+        standardise: Whether to standardize both coordinates on the training queries.
+
     """
 
     first: Reference | None = None
@@ -141,12 +145,12 @@ class TwoModels(DocumentView):
     stored = contents(top=Whole(1), models_=Several(REFERENCE, 2), scaling_=part(Scaling, columns="coordinates"))
 
     def by(self, ranker: Ranker, /) -> TwoModels:
-        """The same view with this ranker for a model that was not given."""
+        """Return the same view with this ranker for a model that was not given."""
         first, second = (ranker if each is None else each for each in (self.first, self.second))
         return TwoModels(first, second, self.top, standardise=self.standardise)
 
     def fit(self, data: Judged, /) -> Self:
-        """Fit the models, where they need it, and learn the scale of both coordinates."""
+        """Fit the models, if needed, and learn the scale of both coordinates."""
         if not 1 <= self.top < np.inf or self.top != int(self.top):
             raise DataError(f"TwoModels(top={self.top}) must be a whole number from 1 up.")
         if self.first is None or self.second is None:
@@ -156,11 +160,11 @@ class TwoModels(DocumentView):
         return self
 
     def _check_stored(self, known: Known) -> None:
-        """There are two coordinates."""
+        """Check that there are two coordinates."""
         known.tie("coordinates", 2, "TwoModels.scaling_")
 
     def relevant_points(self, data: Judged, /) -> Floats:
-        """Each query's position if its best documents were its relevant ones; its own position where there are none."""
+        """Return each query's position if its best documents were its relevant ones; its own position without any."""
         means = self._numbers(data.candidates)
         relevant = data.labels > 0
         owner = data.candidates.query_of_row[relevant]
