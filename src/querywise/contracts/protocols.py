@@ -208,7 +208,7 @@ class PlacesDocuments(Protocol):
     def relevant_points(self, data: Judged, /) -> Floats:
         """Return the position each query would have if its relevant documents were its top ones.
 
-        Its own if it has none.
+        A query without relevant documents keeps its own position.
         """
         ...
 

@@ -117,7 +117,7 @@ def _arrays(text: Bytes) -> int:
 def _first(text: Bytes, i: int, end: int, one: np.uint64, other: np.uint64) -> int:
     """Return the first position from `i` on of either of two characters, each repeated eight times.
 
-    `end` if there is none.
+    The result is `end` if there is none.
     """
     for place in range(i, end, 8):
         word = eight_bytes(text, np.uint64(place))

@@ -203,7 +203,7 @@ class Judged:
     def _counts(self) -> str:
         """Return the grades, or the values they stand for, with their counts.
 
-        If there are many, the lowest and the highest.
+        If there are many, only the lowest and the highest are shown.
         """
         found, counts = np.unique(self.labels if self.judged is None else self.labels[self.judged], return_counts=True)
         if not len(found):

@@ -219,7 +219,7 @@ def _parse_chunk(
 ) -> list[int]:
     """Read a chunk of lines into a table from `row` on.
 
-    Returns the rows for which the caller must check whether a query begins there.
+    Returns the rows at which the caller must check whether a query begins.
     """
     from querywise.data import svmlight
 

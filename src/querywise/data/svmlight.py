@@ -59,9 +59,9 @@ def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _read_head(text: Bytes, i: int) -> tuple[int, int | np.int64, int, int]:
-    """Read a row's label and query id: return DONE, the label, and the id's start and end.
+    """Read a row's label and query id.
 
-    Or an error and its position twice.
+    Returns DONE, the label, and the id's start and end; or an error, 0 and its position twice.
     """
     label, after, state = read_number(text, i)
     if state != EXACT or _KINDS[text[after]] == _TOKEN or label < 0 or label != math.floor(label) or label > 2**53:

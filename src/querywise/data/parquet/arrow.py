@@ -113,7 +113,7 @@ def to_numpy(column: Arrow) -> Arrow:
 def distinct_values(column: Arrow) -> list[tuple[Ints, list[Arrow]]] | None:
     """Return for each chunk the index of each row's value among the distinct ones, −1 for null, and these values.
 
-    None if the column is not Arrow's, or contains lists or records.
+    The result is None if the column is not Arrow's, or contains lists or records.
     """
     if not hasattr(column, "dictionary_encode"):
         return None

@@ -100,7 +100,7 @@ class Worth:
 def _gains(data: Judged) -> Floats:
     """Return 2^label − 1, divided by 2 to the query's highest grade; NDCG stays the same, and no gain is too large.
 
-    If labels stand for values, return the values.
+    If labels stand for values, the values are returned instead.
     """
     if data.gains is not None:
         return values_of(data)

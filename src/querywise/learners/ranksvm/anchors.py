@@ -210,7 +210,7 @@ class Anchors(NamedTuple):
 def _rounded(given: Given, pairs: Preferences, points: Floats, losses: Floats) -> RoundedRows | None:
     """Return rows in single precision if these suffice to certify at least half the models at these points.
 
-    Else None.
+    Otherwise, return None.
     """
     if pairs.features.size * 4 > _ROOM:
         return None

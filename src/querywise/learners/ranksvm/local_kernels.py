@@ -260,7 +260,7 @@ def solve(factors: Singles, rows: Ints, right: Floats) -> None:
 def shared_out(queries: Ints, weights: Floats, pairs: Ints, by_pair: bool) -> tuple[Ints, Floats]:
     """Return a row of weights like `WeightRows.of`, with only queries that have a share.
 
-    Empty if a weight is invalid.
+    The row is empty if a weight is invalid.
     """
     found, shares, count, total = np.empty(len(queries), np.int64), np.empty(len(queries)), 0, 0.0
     for place in range(len(queries)):

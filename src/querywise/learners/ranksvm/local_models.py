@@ -428,7 +428,7 @@ class PreparedRankSVM:
     def _frozen_steps(
         self, shares: WeightRows, weights: Floats, solve: _Solve, pending: Ints, certify: _Certify, most: int
     ) -> Ints:
-        """Certify models, and step again with the same curvature while that helps.
+        """Certify models, stepping again with the same curvature while that helps.
 
         Return those that miss the tolerance.
         """
