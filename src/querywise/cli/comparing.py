@@ -244,7 +244,7 @@ def reproduce(
     candidates: options.CandidatesFrom = "found",
     quiet: options.Quiet = False,
 ) -> None:
-    """Make a paper's tables and figures anew on the data you have."""
+    """Reproduce a paper's tables and figures on your data."""
     from querywise.display.words import printable
     from querywise.evaluation.tuning import without_hints
     from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, msrd, peers, zha2006

@@ -92,7 +92,7 @@ def fit(
     """
     from querywise.jobs.first_use import compiled_beside
 
-    with compiled_beside(method) as compiled:  # what is below is slow to import
+    with compiled_beside(method) as compiled:  # the imports below are slow
         from querywise.data.rows import reading_for
         from querywise.evaluation.tuning import without_hints
         from querywise.jobs.fit import AMONG, AUTO, FitOptions, run
@@ -147,14 +147,14 @@ def _say_fitted(fitted: Fitted, queries: int, out: Path) -> None:
 
 
 def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, Any]:
-    """Options that are settings of their own; refusals speak of the option."""
+    """Return options that are settings; errors name the option."""
     given = {name: text for name, text in texts.items() if text is not None}
     _refuse_unknown(method, given)
     return {name: method.settings[name].read(text, f"--{name} {text}") for name, text in given.items()}
 
 
 def _chosen(asked: FitOptions, train: Training, *, quiet: bool) -> FitOptions:
-    """The same with the method that cross-validation chooses; says why."""
+    """Return the options with the method that cross-validation chooses, and print why."""
     from querywise.jobs.fit import AMONG, choose
     from querywise.methods import find_method
     from querywise.report.terminal import plain_table

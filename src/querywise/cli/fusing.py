@@ -133,7 +133,7 @@ def fuse(
 
 
 def _with_texts(candidates: Candidates, table: QueryTable | None, queries: Path | None) -> Candidates:
-    """The candidates with their queries' texts, where these are known."""
+    """Return the candidates with their queries' texts, if known."""
     from querywise.data.query_table import read_queries
 
     if queries is not None:
@@ -180,7 +180,7 @@ def _say_fused(done: FusionResult) -> None:
 def _known(
     collection: Path | None, judged: Path | None, how: Retrieval, keep_runs: Path | None
 ) -> tuple[QueryTable | None, list[Judgement] | None, list[Run]]:
-    """Queries and judgements, where there are any, and the runs made of a collection."""
+    """Return queries and judgments, if any, and the runs made from a collection."""
     from querywise.data.judgements import read_judgements
 
     found = None if judged is None else list(read_judgements(judged))

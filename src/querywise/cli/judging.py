@@ -171,7 +171,7 @@ def next(
     """Choose the documents to judge next to decide between systems, and compare the systems so far.
 
     Documents on which the rankings differ come first, sampled with known probabilities, which correct the estimated
-    differences. Run it again after judging; the file of the draw stays as it is.
+    differences. Run it again after judging; the file of the draw does not change.
     """
     from querywise.jobs import next as job
 

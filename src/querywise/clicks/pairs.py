@@ -1,8 +1,8 @@
 """Preferences from clicks by inverse propensity: a clicked document above those of its page without a click.
 
-Every click is a query of its own, with weight 1 / θ of its position: a click where few users would have looked stands
-for many. So any learner that takes query weights learns from pairs by inverse propensity, including boosted trees and
-local models. Equal queries are merged, with the sum of their weights.
+Every click is a separate query, with weight 1 / θ of its position: a click where few users would have looked stands for
+many. So any learner that takes query weights learns from pairs by inverse propensity, including boosted trees and local
+models. Equal queries are merged, with the sum of their weights.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def open_desk(
 
     Args:
         pairs: A draw of `querywise next`, of which what was judged before it is left out; or qrels, whose grades are
-            not looked at.
+            ignored.
         collection: The text collection that has the documents, and the queries.
         judge: Qrels beside which grades are kept.
         token: What requests must carry.
@@ -67,7 +67,7 @@ def open_desk(
 
 
 def _standing(pairs: Path, judge: Path, runs: Sequence[Path], *, drawn: bool) -> Callable[[], list[str]]:
-    """Tell where systems stand by what is judged, whenever it is asked; tried once."""
+    """Return a function that compares the systems by the judgments so far; it is called once as a check."""
     if not drawn:
         raise DataError(f"runs={runs[0].name!r}: {pairs} is no draw, so it does not tell where systems stand.")
     systems, every = read_runs(runs), read_draw(pairs)
@@ -95,7 +95,7 @@ def _pairs(path: Path) -> tuple[list[Pair], bool]:
 
 
 def agreeing(first: Grades, second: Grades) -> tuple[float, tuple[float, float, float] | None]:
-    """Return the share of equal grades, and weighted kappa with its interval, None where it cannot be told."""
+    """Return the share of equal grades, and weighted kappa with its interval, or None if it cannot be estimated."""
     found = agree(first, second).measures
     kappa = found["weighted kappa"]
     return found["same grade"].value, None if np.isnan(kappa.value) else (kappa.value, kappa.low, kappa.high)

@@ -321,7 +321,7 @@ def _message(judge: Judge, query: str, documents: Sequence[str]) -> str:
 
 
 def run(planned: Plan, out: Path, at_once: int = AT_ONCE) -> Graded:
-    """Ask what is not answered yet, and write the judgments; refused where the budget is too small.
+    """Send the unanswered requests, and write the judgments; raise DataError if the budget is too small.
 
     Args:
         planned: What to ask.
@@ -496,7 +496,7 @@ def _content(answer: HttpResponse, where: str, request: _Request) -> tuple[str, 
 
 
 def grades_in(text: str, count: int, highest: int) -> list[int | None]:
-    """Read the grades of an answer, by the number of the document; None where there is none.
+    """Read the grades of an answer, by the number of the document; None if one is missing.
 
     The last JSON object counts, or lines like `1: 2`; for one document also a grade alone.
 

@@ -76,7 +76,7 @@ def view_named(
 
 
 def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> Ranker:
-    """A ranker on the features as they are, or normalized within their query.
+    """A ranker on the unchanged features, or on those normalized within their query.
 
     Args:
         normalise: query scales every feature within its query's candidates, 0 the smallest, 1 the largest.
@@ -143,8 +143,8 @@ def neighborhood(
     """The neighborhood, by number or by radius.
 
     Args:
-        radius: all training queries within this distance count instead of the k nearest; where there are none, the
-            global model is used.
+        radius: all training queries within this distance count instead of the k nearest; if there are none, the global
+            model is used.
     """
     from querywise.locality.neighborhoods import Radius
 

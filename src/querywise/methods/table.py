@@ -192,7 +192,7 @@ def ser(ranker: Made) -> Ranker:
 
 @_method(f"{_ENSEMBLE}:SSER", "gamma", "neighbours", *_AGREEMENT, grid=_NEARBY_AGREEMENTS, around=_FILLED)
 def sser(ranker: Made) -> Ranker:
-    """The same, weighted anew for each query by its own documents."""
+    """The same, with new weights for each query from its own documents."""
     return ranker()
 
 

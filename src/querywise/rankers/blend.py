@@ -54,7 +54,7 @@ class Blend(AnyRanker):
     """The weighted sum of several rankers' scores.
 
     Args:
-        rankers: one or more, in a list. Copies are fitted; one that is already fitted is fitted anew.
+        rankers: one or more, in a list. Copies are fitted; one that is already fitted is refitted.
         scores: how a ranker's scores are made comparable within a query. "standard" subtracts their mean and divides by
             their spread, "rank" takes the share of documents that each one is above; where a ranker scores all
             documents of a query alike, they become 0, or ½.

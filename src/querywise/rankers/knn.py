@@ -53,7 +53,7 @@ class KnnOnline(AnyRanker):
 
     Args:
         learner: the learner of each model, unfitted. RankSVM's curvature is prepared once, so that a query costs one
-            small solve; any other learner is trained anew.
+            small solve; any other learner is trained from scratch.
         k: the number of training queries that a model is trained on, a whole number from 1 to all of them, or a share
             of them, a float above 0 and up to 1.
         view: the view in which queries are compared, such as TextView(); None is TopMean, the mean features of the

@@ -1,7 +1,7 @@
 """Compare the scores of Elasticsearch or OpenSearch with those in parity.jsonl, for every exported model.
 
 What it puts into the engine: an index with one number per feature, a feature set that reads them, and a copy of every
-model. The plugin's store is created where there is none, and stays.
+model. The plugin's store is created if there is none, and stays.
 """
 
 from __future__ import annotations

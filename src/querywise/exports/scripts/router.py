@@ -1,7 +1,7 @@
 """Which model answers a query, and the request to the engine that ranks by it.
 
-Made to be changed: `first_stage` is the query your application asks today, WINDOW how many of its best documents are
-ranked anew. It needs querywise, and the folder it lies in.
+Made to be changed: `first_stage` is your application's present query, WINDOW the number of its best documents that are
+reranked. It needs querywise, and the folder it is in.
 
     python router.py "jaguar"                           the request, where routing goes by the query's text
     python router.py "jaguar" --class navigational      or by its class

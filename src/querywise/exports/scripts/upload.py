@@ -1,7 +1,7 @@
 """Upload the features and the models of this export to an engine.
 
-Nothing that is there is changed: what is there already and the same is left, and where something else has a name that
-this export needs, nothing is uploaded. So models in service stay in service, and an upload that broke off goes on when
+Nothing in the engine is changed: parts that exist already and are the same stay, and if something else has a name that
+this export needs, nothing is uploaded. So models in service stay in service, and an interrupted upload continues when
 it is run again. To replace models, export under another name; see the README. Only Python's standard library is needed.
 """
 

@@ -1,6 +1,6 @@
 """Upload the feature store and the models of this export to a collection of Solr.
 
-The collection is reloaded at the end, without which Solr does not go by what is new.
+The collection is reloaded at the end, so that Solr uses the new models.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def cross_validated(
 ) -> tuple[list[Gain], int]:
     """Return the gain of every way and shrinkage over w̄, and the index of the one to take; −1 is w̄.
 
-    Every query is ranked by what was learned from other parts; a group of queries is in one part. The one with the
+    Every query is ranked by weights learned from other parts; a group of queries is in one part. The one with the
     highest mean gain is taken, the first of ties, if its gain exceeds one standard error, and the gain of the choice
     itself, where every part uses what was best in the others, exceeds three. The latter, the last of the list, guards
     against luck: the best of many ways often is.
@@ -249,7 +249,7 @@ def _held_out(lists: RunLists, ways: Sequence[Way], everyone: Weights, place: In
 
 
 def _of_the_choice(paired: Floats, place: Ints) -> Floats:
-    """Return the gain of every query under what is best in the other parts; 0 if nothing gains there."""
+    """Return the gain of every query under the best way in the other parts; 0 if no way gains there."""
     gains = np.zeros(len(place))
     for fold in np.unique(place):
         means = paired[:, place != fold].mean(axis=1)
