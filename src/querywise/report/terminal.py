@@ -90,7 +90,8 @@ def comparison_table(compared: Compared, test: str = "t", only: str | None = Non
         if math.isfinite(seconds):
             cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}", f"{compared.megabytes(name):.2g}")
         table.add_row(name, *cells, *cost)
-    return Group(table, caption, *compared.counted(), *(str(each) for each in compared.losses))
+    told = [*compared.counted(), *(str(each) for each in compared.losses)] if only is None else []
+    return Group(table, caption, *told)
 
 
 def twins_table(found: Findings) -> list[RenderableType]:
