@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.verdicts import check
 from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
@@ -145,6 +146,8 @@ def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: P
     assert numbers["stability"]["share_within_our_bound"] == 1.0
     assert all(each["largest_change"] <= each["bound"] for each in numbers["stability"]["one_pair_left_out"])
     assert {each["outcome"] for each in numbers["claims"]} <= {*OUTCOMES}
+    found = check(tmp_path / "report")
+    assert (found.wrong, found.unstored) == ([], 0), "every table and verdict comes out of the stored values"
     drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
     assert drawn >= {"ndcg.svg", "map-against-k.svg", "change-ratio-against-k.svg"}
 
@@ -211,6 +214,8 @@ def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path, monkeypa
     assert all(trace[0] >= trace[1] for traces in numbers["traces"].values() for trace in traces), "a step never rises"
     assert {each["variant"] for each in numbers["chosen"]["aTVT, λ_α = 10, λ_β = 1"]} == {"updating"}
     assert sum(each[1] for each in numbers["quarters"]) == 60
+    found = check(tmp_path / "report")
+    assert (found.wrong, found.unstored) == ([], 0), "every table and verdict comes out of the stored values"
     assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"transforms.svg", "objective.svg"}
 
 
