@@ -192,20 +192,12 @@ def write_summary_of_claims() -> None:
         for claim, *others in zip(*found.values(), strict=True):
             assert {each["claim"] for each in others} <= {claim["claim"]}, f"{paper}: other claims on other data"
             outcomes = dict(zip(found, [claim, *others], strict=True))
-            cells = [_verdict(outcomes[name]) if name in outcomes else "" for name in places]
+            cells = [outcomes[name]["outcome"] if name in outcomes else "" for name in places]
             content.append([paper, claim["claim"], claim["paper"], *cells])
             lines.append(f"| {' | '.join(content[-1])} |")
     FIGURES.joinpath("claims").mkdir(exist_ok=True)
     (FIGURES / "claims" / "table.md").write_text("\n".join(lines) + "\n")
     _write_json(FIGURES / "claims" / "numbers.json", {"printed": [heads, *content]})
-
-
-def _verdict(claim: dict[str, Any]) -> str:
-    """A claim's verdict; of a run from before there was one, in its words."""
-    how = "not significant" if claim["p"] is not None else "no test"
-    earlier = {"significant": "reproduced, significant", "not significant": f"reproduced, {how}"}
-    outcome: str = claim["outcome"].removesuffix(" here")
-    return earlier.get(outcome.removeprefix("same direction, "), outcome)
 
 
 def write_pooled_hybrid() -> None:
