@@ -61,7 +61,6 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "clicks": bench_clicks.measure,
     "compare": bench_compare.measure,
     "service": bench_service.measure,
-    "workers": bench_service.measure_workers,
     "interleaving": bench_interleaving.measure,
     "engines": bench_engines.measure,
     "faults": bench_soak.measure_faults,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -13,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import Result, above, alone, at_most
+from benchmarks.results import Result, above, alone
 from benchmarks.serving import Load, drive, is_there, waits
 from benchmarks.worlds import World
 from querywise import KnnOffline2, KnnOnline, LambdaMART, RankSVM, Single, save
 from querywise.rankers.ensemble.ensemble import SSER
-from tests.serving import Serving, serving, started
+from tests.serving import started
 
 _FEATURES, _DOCUMENTS, _TRAINING, _SECONDS, _ROUNDS = 46, 100, 500, 1.0, 19
 _AIMS = {"KNN Offline-2": 0.8, "KNN Online": 0.6, "LambdaMART": 0.7}  # of the requests that are only read
 _LEAST = {"SSER": 500.0}  # requests per second
-_MORE_BY_TWO, _MOST_CPU = 1.5, 1.05  # requests and CPU time of two workers, beside one
 
 
 def rankers() -> dict[str, Any]:
@@ -70,46 +68,6 @@ def measure() -> Iterator[Result]:
             save(ranker.fit(data), Path(place) / "model")
             with started([sys.executable, "-m", "benchmarks.echo_server", Path(place) / "model"]) as server:
                 yield from _compared(name, server.url)
-
-
-def measure_workers() -> Iterator[Result]:
-    """Workers: the same requests answered by two processes, beside one.
-
-    100 documents × 46 features per request, KNN Offline-2, 500 training queries; wrk drives over 8 connections, on the
-    same cores as the service. Theirs is `querywise serve`, ours the same with `--workers 2`; both are driven in turn,
-    nineteen times a second each. Requests are those of the middle run of each, their ratio the middle one of the
-    turns'. CPU time is that of all processes of a service together, by the system's count, over all turns.
-    """
-    if not is_there():
-        return
-    data = World(_FEATURES, kinds=3).draw(_TRAINING, 35, seed=1)
-    with tempfile.TemporaryDirectory() as place:
-        save(KnnOffline2(RankSVM(tolerance=None)).fit(data), Path(place) / "model")
-        with serving(Path(place) / "model") as one, serving(Path(place) / "model", "--workers", 2) as two:
-            yield from _beside_one(one, two)
-
-
-def _beside_one(one: Serving, two: Serving) -> Iterator[Result]:
-    content, servers = request(), (one, two)
-    for server in (*servers, *servers):  # whatever is compiled only once, in both workers
-        _run(server.url, "/v1/rank", content)
-    before = [_cpu_seconds(each.process.pid) for each in servers]
-    runs = [[_run(each.url, "/v1/rank", content) for each in servers] for _ in range(_ROUNDS)]
-    spent = [_cpu_seconds(each.process.pid) - past for each, past in zip(servers, before, strict=True)]
-    assert not any(load.failures for each in runs for load in each)
-    alone_, both = (statistics.median(_pace(each[way]) for each in runs) for way in (0, 1))
-    ratio = statistics.median(_pace(each[1]) / _pace(each[0]) for each in runs)
-    said = f"≥ {_MORE_BY_TWO:g}×"
-    yield Result("workers", "requests of two workers", both, alone_, "/s", ratio, said, ratio >= _MORE_BY_TWO)
-    theirs, ours = (1e3 * cpu / sum(each[way].requests for each in runs) for way, cpu in enumerate(spent))
-    yield at_most("workers", "CPU time of a request", ours=ours, theirs=theirs, unit="ms", most=_MOST_CPU)
-
-
-def _cpu_seconds(process: int) -> float:
-    """What a process and its children have computed."""
-    own = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return sum(map(int, own[11:13])) / os.sysconf("SC_CLK_TCK") + sum(map(_cpu_seconds, map(int, children)))
 
 
 def _compared(name: str, url: str) -> Iterator[Result]:

@@ -88,15 +88,14 @@ def _pools(width: int) -> dict[str, Asked]:
     }
 
 
-def service_pools(place: Path, workers: int = 1) -> dict[str, str]:
+def service_pools(place: Path) -> dict[str, str]:
     """What is wrong with each pool of the service, where anything is, by its name.
 
-    place: a folder with a model, an index with vectors of `lsa`, and features that they were made of. workers: how many
-    processes answer.
+    place: a folder with a model, an index with vectors of `lsa`, and features that they were made of.
     """
     hangs, found = place / "hangs", dict[str, str]()
     words = (place / "model", "--index", place / "index", "--data", place / "features" / "S1.txt")
-    more = ("--judge", place / "grades.txt", "--timeout", _SECONDS, "--port", 0, "--workers", workers)
+    more = ("--judge", place / "grades.txt", "--timeout", _SECONDS, "--port", 0)
     command = [sys.executable, "-m", "tests.stuck_jobs", hangs, "serve", *words, *more]
     with (
         started(command, {"QUERYWISE_TOKEN": _TOKEN, "OMP_WAIT_POLICY": "passive"}) as server,

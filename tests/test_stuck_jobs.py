@@ -14,13 +14,12 @@ SOURCES = Path(__file__).parent.parent / "src" / "querywise"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
 def test_a_job_that_never_ends_holds_up_nobody_else_at_the_service_nor_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     prepare(tmp_path, lambda folder, words: output(run(folder, *words)))
-    found = service_pools(tmp_path, workers)
+    found = service_pools(tmp_path)
     assert {name: said for name, said in found.items() if said} == {}
     assert len(found) == 7
 
@@ -49,7 +48,6 @@ def test_every_thread_of_the_package_is_in_a_pool_that_is_tried_here() -> None:
         "online/log.py: ThreadPool(",  # the log of an experiment
         "service/hosting.py: ThreadPool(",  # judgements
         "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, the model folder
-        "service/workers.py: ThreadPool(",  # the model folders, as the first of several processes follows them
         "service/query_vectors.py: ThreadPool(",  # query vectors
         "service/gateway.py: ThreadPool(",  # searches in an engine, in tests/test_gateway.py
         "service/limits.py: ThreadPool(",

@@ -35,7 +35,6 @@ Against = Annotated[
 Log = Annotated[
     Path | None, typer.Option(help="A folder for what is interleaved and clicked; `querywise online` reads it.")
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that answer at this address, best one per core.")]
 Share = Annotated[float, typer.Option(min=0, max=1, help="With --against: the share of queries that are interleaved.")]
 
 
@@ -45,7 +44,6 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8080,
     allowed_host: AllowedHost = None,
-    workers: Workers = 1,
     index: Annotated[
         Path | None, typer.Option(help="An index folder, to search in on the page and at /v1/search.")
     ] = None,
@@ -92,15 +90,13 @@ def serve(
             raise DataError(
                 "The judging page takes --pairs, --collection and --judge, and neither a model nor an index."
             )
-        if workers != 1:
-            raise DataError("The judging page is served by one process: leave out --workers.")
         token = _prepared(token_file, None, None, quiet=quiet)
         from querywise.jobs.desk import open_desk
         from querywise.service.desk import desk_api
 
         with shown(quiet=quiet):
             desk = open_desk(pairs, collection, judge, token, queries, run or ())
-        _run(desk, host, port, allowed_host, workers, desk_api(desk))
+        _run(desk, host, port, allowed_host, desk_api(desk))
         return
     if (model is None) != demo:
         raise DataError(
@@ -130,7 +126,7 @@ def serve(
             models = ModelFolder(folder)
             online = None if log is None else Online.opened(log, against, share)
             service = Service(models, lookup, limits=limits, token=token, judge=judge, retrain=retrain, online=online)
-        _run(service, host, port, allowed_host, workers)
+        _run(service, host, port, allowed_host)
 
 
 @command
@@ -153,7 +149,6 @@ def gateway(
     host: Host = "127.0.0.1",
     port: Port = 8080,
     allowed_host: AllowedHost = None,
-    workers: Workers = 1,
     token_file: TokenFile = None,
     against: Against = None,
     log: Log = None,
@@ -190,7 +185,7 @@ def gateway(
         opened = open_gateway(asked, read_features(first_stage), candidates, limits)
         online = None if log is None else Online.opened(log, against, share)
         service = Service(models, limits=limits, token=token, online=online, gateway=opened)
-    _run(service, host, port, allowed_host, workers)
+    _run(service, host, port, allowed_host)
 
 
 def _prepared(token_file: Path | None, against: Path | None, log: Path | None, *, quiet: bool) -> str | None:
@@ -208,16 +203,14 @@ def _prepared(token_file: Path | None, against: Path | None, log: Path | None, *
     return token
 
 
-def _run(
-    service: Hosting, host: str, port: int, allowed_host: list[str] | None, workers: int, api: Api | None = None
-) -> None:
+def _run(service: Hosting, host: str, port: int, allowed_host: list[str] | None, api: Api | None = None) -> None:
     import logging
 
-    from querywise.service.workers import run
+    from querywise.service.server import run
 
     if service.token is None and host not in ("127.0.0.1", "localhost", "::1"):
         logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
-    run(service, host, port, workers, api, allowed_host=allowed_host or ())
+    run(service, host, port, api, allowed_host=allowed_host or ())
 
 
 def _check_installed() -> None:

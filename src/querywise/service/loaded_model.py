@@ -85,11 +85,11 @@ class LoadedModel:
         self.quick = self.cost.alone[USUAL] < _QUICK_SECONDS
 
     @staticmethod
-    def from_folder(folder: Path, place: Path | None = None) -> LoadedModel:
-        """Load a model; read it again if it was replaced meanwhile. place: as for `load_ranker`."""
+    def from_folder(folder: Path) -> LoadedModel:
+        """Load a model; read it again if it was replaced meanwhile."""
         for _ in range(5):
             version = version_of(folder)
-            ranker, manifest = load_ranker(folder, place), read_manifest(folder)
+            ranker, manifest = load_ranker(folder), read_manifest(folder)
             if version_of(folder) == version:
                 return LoadedModel(ranker, manifest, version[:12])
         raise ModelFileError(f"{folder}: the model changes faster than it can be read.")
@@ -328,14 +328,11 @@ class ModelFolder:
     """The last model of a folder that was loaded without an error; `problem` says why the present one was not loaded.
 
     accept: raises an error for a new model that does not fit the index or the judged queries that are served.
-
-    `place`: where processes that serve the same folder share the arrays of new models; None: they do not.
     """
 
     def __init__(self, folder: Path, accept: Callable[[LoadedModel], None] | None = None) -> None:
         self.folder = folder
         self.accept = accept
-        self.place: Path | None = None
         self._state = self._read_state()
         self.current = LoadedModel.from_folder(folder)
         self.problem: str | None = None
@@ -346,7 +343,7 @@ class ModelFolder:
         if state == self._state:
             return "same"
         try:
-            loaded = LoadedModel.from_folder(self.folder, self.place)
+            loaded = LoadedModel.from_folder(self.folder)
             if self.accept is not None:
                 self.accept(loaded)
         except Exception as error:  # noqa: BLE001 - whatever is put into the folder, the service goes on

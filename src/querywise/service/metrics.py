@@ -10,7 +10,6 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _BACK_OFFS = "Queries nowhere near a training query, answered by the global model."
 _RELOADS = "Changes of the model folder, by what became of them."
 _NEAREST = "Distance to the nearest training query, of queries looked at."
-_SUMMED = "querywise_requests_in_flight"  # a gauge of what each process has its own of
 _DISTANCES = tuple(2.0**power for power in range(-6, 11))
 
 
@@ -96,30 +95,3 @@ def metric(name: str, kind: str, about: str, value: int | Iterable[str]) -> str:
     name = f"querywise_{name}"
     lines = [f"{name} {value}"] if isinstance(value, int) else value
     return "\n".join([f"# HELP {name} {about}", f"# TYPE {name} {kind}", *lines, ""])
-
-
-def added_up(running: Iterable[str], ended: Iterable[str] = ()) -> str:
-    """The metrics of several processes as those of one: sums, and of most gauges the highest.
-
-    ended: those of processes that have ended, of which only what was counted counts.
-    """
-    heads: dict[str, str] = {}
-    values: dict[str, dict[str, float]] = {}
-    for text, runs in (*((each, True) for each in running), *((each, False) for each in ended)):
-        about = kind = name = ""
-        for line in text.splitlines():
-            if line.startswith("# HELP "):
-                about = line
-            elif line.startswith("# TYPE "):
-                _, _, name, kind = line.split(" ")
-                heads.setdefault(name, f"{about}\n{line}")
-                values.setdefault(name, {})
-            elif runs or kind != "gauge":
-                sample, _, said = line.rpartition(" ")
-                value, before = int(said) if said.isdigit() else float(said), values[name].get(sample, 0)
-                is_level = kind == "gauge" and name != _SUMMED
-                values[name][sample] = max(before, value) if is_level else before + value
-    return "".join(
-        "\n".join([head, *(f"{sample} {value}" for sample, value in values[name].items()), ""])
-        for name, head in heads.items()
-    )

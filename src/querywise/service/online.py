@@ -7,7 +7,7 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -48,22 +48,6 @@ _LOST = "Impressions that could not be logged."
 _FAILING = "1 while the log of impressions and clicks cannot be written."
 
 
-class Seen:
-    """The newest of the events that were logged, by their digests."""
-
-    def __init__(self) -> None:
-        self._names: dict[bytes, None] = {}
-
-    def __contains__(self, name: bytes) -> bool:
-        return name in self._names
-
-    def add(self, names: Iterable[bytes]) -> None:
-        """Remember some more, and forget the oldest."""
-        self._names |= dict.fromkeys(names)
-        for name in [*islice(self._names, max(len(self._names) - _REMEMBERED, 0))]:
-            del self._names[name]
-
-
 class Online:
     """What is interleaved and logged.
 
@@ -81,7 +65,7 @@ class Online:
         self.events: Counter[str] = Counter()
         self.experiment = Experiment(log.path)
         self.last_hour = LastHour()
-        self.seen = Seen()
+        self._seen: dict[bytes, None] = {}
         self._compared = "", "", False  # versions of two models, and whether they take the same features
 
     @staticmethod
@@ -201,13 +185,15 @@ class Online:
                 counts["unknown"] += 1
             elif not -_AHEAD_SECONDS <= now - known.seconds <= WINDOW_SECONDS:
                 counts["late"] += 1
-            elif name in self.seen or name in fresh:
+            elif name in self._seen or name in fresh:
                 counts["duplicates"] += 1
             else:
                 fresh[name] = click_record(event.impression, event.document, event.action, event.position, now)
         if fresh:
             await self._kept(b"".join(fresh.values()), limits)
-            self.seen.add(fresh)
+            self._seen |= dict.fromkeys(fresh)
+            for name in [*islice(self._seen, max(len(self._seen) - _REMEMBERED, 0))]:
+                del self._seen[name]
         counts["accepted"] = len(fresh)
         self.events.update(counts)
         return EventsResponse(**{name: counts[name] for name in ("accepted", "duplicates", "unknown", "late")})

@@ -455,7 +455,7 @@ class OnlineRoutes(_Routes):
                 verdict=None if told is None else told.verdict,
                 problem=None if told is None else told.problem,
                 age=None if told is None else time.monotonic() - told.when,
-                hour=dict((await service.all_counts()).hour),
+                hour=online.last_hour.of(online.totals()),
                 failing=online.log.problem,
             )
         )
@@ -557,8 +557,12 @@ class StatusRoutes(_Routes):
 
     async def metrics(self) -> Response:
         """Counts and times, as Prometheus reads them."""
-        counts = await self._service.all_counts()
-        return Response(counts.metrics, media_type="text/plain; version=0.0.4")
+        service, model = self._service, self._service.models.current
+        text = service.metrics.text(model.version, type(model.ranker).__name__, service.models.problem is not None)
+        text += service.vectors.metrics()
+        text += "" if service.online is None else service.online.metrics()
+        text += "" if service.gateway is None else service.gateway.metrics()
+        return Response(text, media_type="text/plain; version=0.0.4")
 
 
 def create_app(service: Service) -> ASGIApp:

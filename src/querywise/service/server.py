@@ -9,7 +9,6 @@ import logging
 import socket
 from collections.abc import Sequence
 from types import FrameType
-from typing import NamedTuple
 
 import uvicorn
 from fastapi import FastAPI
@@ -23,7 +22,7 @@ from querywise.service.hosting import Hosting
 from querywise.service.routes import create_api
 from querywise.service.service import Service
 
-DRAIN_SECONDS = 1.0  # time from the signal to stop, when /readyz becomes 503, to closing the listening socket
+_DRAIN_SECONDS = 1.0  # time from the signal to stop, when /readyz becomes 503, to closing the listening socket
 _SWEEP_SECONDS = 1.0  # time between two looks at which connections have waited for too long
 # The loop accepts one connection per turn and listening socket. With so many copies of the socket, a new client does
 # not wait behind the requests of others.
@@ -78,22 +77,20 @@ class Server(uvicorn.Server):
             super().handle_exit(sig, frame)
             return
         self._service.draining = True
-        self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_SECONDS, self._exit)
+        self._loop.call_soon_threadsafe(self._loop.call_later, _DRAIN_SECONDS, self._exit)
 
     def _exit(self) -> None:
         self.should_exit = True
 
 
-class Opened(NamedTuple):
-    """What a server needs besides its service: a socket that listens, its names, the most connections it may have."""
+def run(
+    service: Hosting, host: str, port: int, api: FastAPI | None = None, *, allowed_host: Sequence[str] = ()
+) -> None:
+    """Serve until a signal to stop.
 
-    listening: socket.socket
-    hosts: Hosts
-    connections: int
-
-
-def opened(service: Hosting, host: str, port: int, allowed_host: Sequence[str]) -> Opened:
-    """Listen, and say so."""
+    api: another application in place of `create_api(service)`, such as one with more routes.
+    allowed_host: names of this server, beside the address that it listens on; requests to other names are refused.
+    """
     hosts = Hosts(host, allowed_host)
     most, family = _allow_many_connections(), socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -105,35 +102,17 @@ def opened(service: Hosting, host: str, port: int, allowed_host: Sequence[str]) 
     logger = logging.getLogger("querywise.service")
     shown = f"[{host}]" if ":" in host else host
     logger.info("querywise serves %s on http://%s:%d", service.serves, shown, listening.getsockname()[1])
-    return Opened(listening, hosts, most)
-
-
-def freeze() -> None:
-    """Keep the objects made so far, which stay alive, from being scanned: a full scan takes longer than an answer."""
+    if api is None:
+        assert isinstance(service, Service), "another service brings its application"
+        api = create_api(service)
+    server = Server(service, api, hosts, most)
+    # The objects made so far stay alive. Frozen, they are not scanned again: a full scan takes longer than an answer.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-
-
-def run(
-    service: Hosting, host: str, port: int, api: FastAPI | None = None, *, allowed_host: Sequence[str] = ()
-) -> None:
-    """Serve until a signal to stop.
-
-    api: another application in place of `create_api(service)`, such as one with more routes.
-    allowed_host: names of this server, beside the address that it listens on; requests to other names are refused.
-    """
-    listening, hosts, most = opened(service, host, port, allowed_host)
-    server = Server(service, _with_routes(service) if api is None else api, hosts, most)
-    freeze()
     # Where others use the machine too, a query's few sums would wait for the threads of BLAS, milliseconds at a time.
     with one_blas_thread(), contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening, *(listening.dup() for _ in range(_ACCEPTED - 1))])
-
-
-def _with_routes(service: Hosting) -> FastAPI:
-    assert isinstance(service, Service), "another service brings its application"
-    return create_api(service)
 
 
 def _allow_many_connections() -> int:

@@ -7,10 +7,9 @@ import contextlib
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from fastapi import Request
@@ -24,7 +23,6 @@ from querywise.service.judging import JudgementFile
 from querywise.service.limits import BoundedThreadPool, Limits, Turns
 from querywise.service.loaded_model import LoadedModel, ModelFolder, Outcome
 from querywise.service.lookup import Lookup
-from querywise.service.metrics import added_up
 from querywise.service.online import Online
 from querywise.service.query_vectors import QueryVectors
 from querywise.service.responses import ApiError
@@ -38,20 +36,6 @@ _SAMPLED_QUERIES = 4  # queries of a request whose distance is computed for the 
 _SAMPLES_PER_SECOND = 20  # requests for which that is done
 
 
-class Counts(NamedTuple):
-    """What one process has counted: `/metrics` since its start, and what happened in the last hour."""
-
-    metrics: str
-    hour: Mapping[str, int]
-
-
-class Colleagues(Protocol):
-    """The other processes of a service that has several."""
-
-    async def counts(self) -> tuple[list[Counts], list[Counts]]:
-        """What those that run have counted by now, and what those that have ended had."""
-
-
 class Service(Hosting):
     """The state of the service.
 
@@ -61,8 +45,6 @@ class Service(Hosting):
     online: what is interleaved and logged; None: nothing is.
     gateway: the search engine whose documents are ranked; None: documents come with requests, or from `lookup`.
     poll_seconds: time between two looks at the model folder.
-
-    `colleagues`: the other processes that answer at the same address, where there are any.
     """
 
     def __init__(
@@ -101,7 +83,6 @@ class Service(Hosting):
         self.turns = Turns(self.limits)  # in the event loop
         self.vectors = QueryVectors(self.lookup, self.limits)
         self._watcher = DaemonThreadPool(2)  # a folder that does not answer holds nobody up
-        self.colleagues: Colleagues | None = None
         self._sampled = 0.0
         self._held_bytes = 0  # of large bodies that are being answered
 
@@ -185,24 +166,6 @@ class Service(Hosting):
         if self.gateway is not None:
             self.gateway.close()
         self._watcher.shutdown()
-
-    def counts(self) -> Counts:
-        """What this process has counted."""
-        model, stale = self.models.current, self.models.problem is not None
-        text = self.metrics.text(model.version, type(model.ranker).__name__, stale) + self.vectors.metrics()
-        text += "" if self.online is None else self.online.metrics()
-        text += "" if self.gateway is None else self.gateway.metrics()
-        return Counts(text, {} if self.online is None else self.online.last_hour.of(self.online.totals()))
-
-    async def all_counts(self) -> Counts:
-        """What all processes of the service have counted together."""
-        if self.colleagues is None:
-            return self.counts()
-        others, ended = await self.colleagues.counts()
-        running, hour = [self.counts(), *others], Counter[str]()
-        for each in running:
-            hour.update(each.hour)
-        return Counts(added_up([each.metrics for each in running], [each.metrics for each in ended]), hour)
 
     @contextlib.contextmanager
     def holding(self, size: int) -> Iterator[None]:

@@ -42,7 +42,6 @@ from querywise.runtime.locks import locked
 from querywise.runtime.stored import WrongValueError
 from querywise.runtime.values import Json, JsonObject, Settings
 from querywise.storage.objects import checked_name, decode, encode, ranks, stands_alone
-from querywise.storage.shared import shared
 
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
@@ -157,16 +156,15 @@ def _arrays_of(path: Path, entry: ArraysFile) -> bytes:
     return content
 
 
-def read_arrays(path: Path, entry: ArraysFile, place: Path | None = None) -> Arrays:
-    """Return the arrays in the file that a manifest names; place: a folder of processes that share their pages."""
+def read_arrays(path: Path, entry: ArraysFile) -> Arrays:
+    """Return the arrays in the file that a manifest names."""
     from safetensors.numpy import load as unpack
 
     content = _arrays_of(path, entry)
     try:
-        found = dict(unpack(content))
+        return dict(unpack(content))
     except Exception as error:  # noqa: BLE001 - a file written to do harm could raise anything
         raise ModelFileError(f"{path / entry['file']}: not a file of arrays ({error}). {AGAIN}") from None
-    return found if place is None else shared(found, content, entry["sha256"], place)
 
 
 def read_body(path: Path) -> Body:
@@ -394,23 +392,15 @@ def load(folder: PathLike) -> Ranker:
     ...     print(error)
     no-such-model: not a model folder: there is no such folder. `querywise fit` and save(ranker, folder) make one.
     """
-    return _loaded(Path(folder), None)
-
-
-def _loaded(path: Path, place: Path | None) -> Ranker:
-    found: Any = read_steadily(path, MANIFEST, lambda: _read(path, place))  # an adapter if one was saved
+    path = Path(folder)
+    found: Any = read_steadily(path, MANIFEST, lambda: _read(path))  # an adapter if one was saved
     ranker: Ranker = found
     return ranker
 
 
-def load_ranker(folder: PathLike, place: Path | None = None) -> Ranker:
-    """Return the ranker in a folder. Raise ModelFileError if the folder holds an adapter.
-
-    Args:
-        folder: A model folder.
-        place: A folder of processes that share the pages of the model's arrays.
-    """
-    found = _loaded(Path(folder), place)
+def load_ranker(folder: PathLike) -> Ranker:
+    """Return the ranker in a folder. Raise ModelFileError if the folder holds an adapter."""
+    found = load(folder)
     if not ranks(type(found)):
         raise ModelFileError(
             f"{folder}: this is an adapter of query vectors, which ranks nothing. Expected a ranker, as `querywise "
@@ -424,9 +414,9 @@ def _features(model: Ranker | QueryAdapter) -> tuple[int, tuple[str, ...] | None
     return getattr(model, "feature_count_", 0), getattr(model, "feature_names_", None)
 
 
-def _read(path: Path, place: Path | None) -> Any:
+def _read(path: Path) -> Any:
     body = read_body(path)
-    arrays = read_arrays(path, body["arrays"], place)
+    arrays = read_arrays(path, body["arrays"])
     ranker, features = decoded(body["ranker"], arrays, path), body["features"]
     names = None if features["names"] is None else tuple(features["names"])
     if _features(ranker) != (features["count"], names):
