@@ -54,7 +54,7 @@ def test_an_upload_is_one_clean_file_beside_its_check_that_needs_python_alone(en
     assert {str(module).partition(".")[0] for module in imported} <= sys.stdlib_module_names | {"check_parity"}
     done = subprocess.run([sys.executable, place, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Nothing that is there is changed" in done.stdout
+    assert "Nothing in the engine is changed" in done.stdout
     assert ("  --collection " in done.stdout) == (engine == "solr")
     for option in ("--url", "--header", "--remove", "--timeout"):
         assert f"  {option} " in done.stdout

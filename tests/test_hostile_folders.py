@@ -58,8 +58,6 @@ OTHERS = {
     "service/documents.py": "the body of a request",
     "service/experiment.py": "what a process that it started has written",
     "service/api.py": "pages in this package",
-    "service/workers.py": "counts that the processes of this service have written, in a folder of their own",
-    "storage/shared.py": "the head of an arrays file that has been read and checked",
 }
 
 

@@ -258,7 +258,7 @@ def test_the_budget_is_never_passed_however_many_go_at_once(
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_sent(folder: Path, service: Service) -> None:
-    service.together, service.alone, service.slow = threading.Barrier(4, timeout=20), 1, 1.0
+    service.together, service.alone, service.slow = threading.Barrier(4, timeout=20), 1, 4.0
     command = [*COMMAND, "judge", ".", "--model", service.model, "--out", "cheap.qrels", "--run", "a.trec"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 120
