@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from benchmarks.results import Result, alone, compared
 from benchmarks.timing import best_seconds, seconds
 from querywise import AdaptedVectors
-from querywise.reproduction.linear_maps import LinearMap, LlamaIndexMap, RagliteMap
 from querywise.runtime.arrays import Floats, Ints
+from reproduction.linear_maps import LinearMap, LlamaIndexMap, RagliteMap
 
 _SHARE = float(os.environ.get("QUERYWISE_BENCH_ADAPTED", "1"))  # of the sizes below
 _DIMENSION = 384

@@ -23,7 +23,6 @@ from scipy.sparse import csr_array
 from querywise.data.folds import some_queries
 from querywise.evaluation.significance import corrected, paired_t_test
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.papers import write_findings
 from querywise.retrieval.adapted_vectors import BOTH, BY_QUERY
 from querywise.retrieval.judged_vectors import JudgedVectors, Pool
 from querywise.retrieval.query_adapter import AdapterProblem, Array, Basis, Kernel
@@ -32,6 +31,7 @@ from querywise.retrieval.scores import USUAL, bm25_weights
 from querywise.retrieval.side_by_side import unit
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.values import JsonObject
+from reproduction.papers import write_findings
 
 COLLECTIONS = {"Cranfield": "cranfield", "Vaswani": "vaswani", "Python's documentation": "stdlib"}
 L2 = (0.1, 0.01)  # tried of every way

@@ -3,7 +3,7 @@
 `python -m benchmarks.verdicts` does it for every folder of docs/figures/ that has values.json.gz, or for those named.
 From that file, a number for each test query and column, it computes anew the means, differences and p that table.md
 prints, and every claim's tests and verdict. SciPy's own tests are used, and the rule is written down here once more:
-nothing of `querywise.reproduction` is imported. What is no function of values by test query (times, training queries,
+nothing of `reproduction` is imported. What is no function of values by test query (times, training queries,
 groups of clusters, transformations of training queries) is named as such, and so is what rests on columns that the
 folder has not: of a folder without the file, whose run did not write one, verdicts alone are held to the rule. Ends
 with 1 if anything differs.

@@ -1,7 +1,7 @@
 """Draw docs/figures/vectors.svg, what adapted vectors gain: `python docs/gains.py`.
 
-The figures are those of `querywise reproduce vectors`, in docs/figures/vectors-NAME/numbers.json. The picture has its
-own background, light or dark as the reader's system is.
+The figures are those of `python -m reproduction vectors`, in docs/figures/vectors-NAME/numbers.json. The picture has
+its own background, light or dark as the reader's system is.
 """
 
 from __future__ import annotations

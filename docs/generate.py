@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,23 @@ _LIMITS = {"minimum": "from", "maximum": "to", "maxLength": "up to length"}
 
 def help_of(*words: str) -> str:
     """What `querywise … --help` prints, without colour, at a width that suits a page."""
-    import typer.testing
-
     from querywise.cli import app
 
+    return _help_of(app, "querywise", words)
+
+
+def help_of_reproduction() -> str:
+    """What `python -m reproduction --help` prints."""
+    from reproduction.command import app
+
+    return _help_of(app, "python -m reproduction")
+
+
+def _help_of(app: Any, name: str, words: Sequence[str] = ()) -> str:
+    import typer.testing
+
     surroundings = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-    shown = typer.testing.CliRunner().invoke(app, [*words, "--help"], prog_name="querywise", env=surroundings)
+    shown = typer.testing.CliRunner().invoke(app, [*words, "--help"], prog_name=name, env=surroundings)
     assert shown.exit_code == 0, shown.output
     return "\n".join(line.rstrip() for line in shown.stdout.strip("\n").splitlines())
 
@@ -50,6 +63,11 @@ def command_line_page() -> str:
     parts = ["# Command line", "Written by `make docs` from the commands themselves.", f"```\n{help_of()}\n```"]
     for command in COMMANDS:
         parts += [f"## querywise {command}", f"```\n{help_of(command)}\n```"]
+    parts += [
+        "## Reproduction",
+        "In a clone of the repository; what it found is on [pages of its own](reproduction.md).",
+    ]
+    parts.append(f"```\n{help_of_reproduction()}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -201,8 +219,8 @@ def write_summary_of_claims() -> None:
 
 
 def write_pooled_hybrid() -> None:
-    """The queries of all collections that `reproduce hybrid` has measured, tested together."""
-    from querywise.reproduction.hybrid import pooled
+    """The queries of all collections that `python -m reproduction hybrid` has measured, tested together."""
+    from reproduction.hybrid import pooled
 
     pooled({shown: FIGURES / f"hybrid-{name}" for name, shown in HYBRID.items()}, FIGURES / "hybrid")
 
@@ -234,6 +252,7 @@ def with_tables(page: str) -> str:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))  # for `reproduction`, which is not installed
     PAGE.write_text(command_line_page())
     HTTP.write_text(http_page())
     SETTINGS.write_text(methods_page())

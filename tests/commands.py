@@ -20,8 +20,10 @@ from unittest import mock
 import typer.rich_utils
 
 from querywise.cli import main
+from reproduction.__main__ import command as reproducing
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
+REPRODUCTION = str(Path(__file__).parent.parent / "reproduction" / "__main__.py")
 Done = subprocess.CompletedProcess[str]
 
 _EDGE = re.compile(r"\Ahint: Chosen at the edge of the grid: [^\n]*\n\Z")
@@ -51,10 +53,12 @@ def run(folder: Path | None, *words: object) -> Done:
     It calls what the installed script calls. What a command changes in this process is set back afterwards. For what
     depends on the process itself, like signals, closed pipes or what is imported, take `run_process` or `begun`.
     """
-    done = _called(main, [QUERYWISE, *map(str, words)], folder)
-    if done.returncode == 130:
-        raise KeyboardInterrupt  # the command line took it for its own
-    return done
+    return _uninterrupted(_called(main, [QUERYWISE, *map(str, words)], folder))
+
+
+def reproduce(folder: Path | None, *words: object) -> Done:
+    """`python -m reproduction` in a folder, called in this process; the result is that of a process of its own."""
+    return _uninterrupted(_called(lambda: main(reproducing()), [REPRODUCTION, *map(str, words)], folder))
 
 
 def run_script(script: Path, *words: object) -> Done:
@@ -108,6 +112,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): b"" if path.is_dir() else path.read_bytes() for path in folder.rglob("*")}
 
 
+def _uninterrupted(done: Done) -> Done:
+    if done.returncode == 130:
+        raise KeyboardInterrupt  # the command line took it for its own
+    return done
+
+
 def _called(program: Callable[[], object], command: list[str], folder: Path | None) -> Done:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         with _as_in_a_process(command, folder), _standard_streams(out, errors):
@@ -143,7 +153,8 @@ def _as_in_a_process(command: list[str], folder: Path | None) -> Iterator[None]:
         stack.enter_context(mock.patch.object(sys, "argv", command))
         stack.enter_context(mock.patch.object(sys, "excepthook", sys.__excepthook__))
         # In `python -m pytest`, Typer would call the program that.
-        stack.enter_context(mock.patch.object(sys.modules["__main__"], "__package__", None, create=True))
+        package = "reproduction" if command[0] == REPRODUCTION else None
+        stack.enter_context(mock.patch.object(sys.modules["__main__"], "__package__", package, create=True))
         for name in ("FORCE_TERMINAL", "MAX_WIDTH"):  # taken from the environment when imported
             stack.enter_context(mock.patch.object(typer.rich_utils, name, None))
         stack.enter_context(_default_warnings())

@@ -22,8 +22,6 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import compare
 from querywise.evaluation.learning_curves import cut, learning_curves
 from querywise.methods import METHODS
-from querywise.reproduction.linear_maps import LinearMap, LlamaIndexMap, RagliteMap
-from querywise.reproduction.vectors import LEARNING, OTHERS, reproduce
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.features import ADAPTED, candidates_for, feature_names, judged_candidates
@@ -37,6 +35,9 @@ from querywise.service.lookup import Lookup
 from querywise.service.routes import create_app
 from querywise.service.schema import Query
 from querywise.service.service import Service
+from reproduction.linear_maps import LinearMap, LlamaIndexMap, RagliteMap
+from reproduction.vectors import LEARNING, OTHERS, reproduce
+from tests import commands
 from tests.support.adapting import DIMENSION, made
 
 
@@ -275,13 +276,6 @@ def test_a_model_that_adapts_vectors_of_another_dimension_than_the_index_is_not_
 
 
 def test_reproduce_vectors_is_refused_without_vectors(tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from querywise.cli import app
-
-    found = CliRunner().invoke(
-        app, ["reproduce", "vectors", str(tmp_path / "nowhere"), "--embed", "lsa", "--out", str(tmp_path)]
-    )
-    assert found.exit_code == 2
-    assert "takes no vectors" not in found.output
-    assert "nowhere" in found.output
+    told = commands.refused(commands.reproduce(tmp_path, "vectors", "nowhere", "--embed", "lsa", "--out", "made"))
+    assert "takes no vectors" not in told
+    assert "nowhere" in told

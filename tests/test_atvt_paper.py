@@ -18,10 +18,10 @@ from querywise.errors import DataError
 from querywise.learners.regression import KernelRidge, Penalty, Transforms, bent, nearest_lines, transforms
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.rankers.atvt import ATVT
-from querywise.reproduction.zha2006 import distance
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 from querywise.storage import load, save
+from reproduction.zha2006 import distance
 from tests.worlds import examples, ragged
 
 REGRESSORS: dict[str, Any] = {"kernel": KernelRidge(), "trees": TreeRegression(15, min_documents=5)}

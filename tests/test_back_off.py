@@ -43,9 +43,9 @@ from querywise.rankers.clusters import Naive, QueryClasses
 from querywise.rankers.neighbors import Locality
 from querywise.rankers.wrappers import QueryNormalised
 from querywise.report.terminal import explanation_tables
-from querywise.reproduction import blend, fromtext, geng2008, geng2008_sweep, hoi2008, hybrid
 from querywise.runtime.arrays import Floats
 from querywise.runtime.stored import Added, declared
+from reproduction import blend, fromtext, geng2008, geng2008_sweep, hoi2008, hybrid
 from tests.worlds import as_runs
 
 QUERIES, DOCUMENTS, FEATURES = 60, 8, 4

@@ -26,9 +26,9 @@ from querywise.methods import METHODS, TEXT_VIEW
 from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.single import OneFeature
-from querywise.reproduction import blend as reproduction
 from querywise.runtime.cache import caching
 from querywise.storage import load, save
+from reproduction import blend as reproduction
 from tests.worlds import inside, ragged
 
 FIRST, SECOND, THIRD = OneFeature(0), OneFeature(1), OneFeature(2)

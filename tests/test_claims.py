@@ -11,10 +11,10 @@ import pytest
 
 from querywise.evaluation.rankings import DIFFICULTIES, Breakdown, QueryGroup
 from querywise.evaluation.significance import paired_t_test
-from querywise.reproduction import lin2011_claims
-from querywise.reproduction.lin2011_sweep import ALONE, THEIRS
-from querywise.reproduction.papers import write_findings
-from querywise.reproduction.verdicts import CERTAIN, Part, alike, certain, claimed, paired, untestable, verdict, within
+from reproduction import lin2011_claims
+from reproduction.lin2011_sweep import ALONE, THEIRS
+from reproduction.papers import write_findings
+from reproduction.verdicts import CERTAIN, Part, alike, certain, claimed, paired, untestable, verdict, within
 
 TABLE = "| method | MAP |\n| --- | ---: |\n| one | 0.5 |\n"
 

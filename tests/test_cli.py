@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,14 @@ from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS, PEERS
-from querywise.reproduction import hoi2008, zha2006
-from querywise.reproduction.verdicts import OUTCOMES
 from querywise.storage import load, read_manifest
+from reproduction import hoi2008, zha2006
+from reproduction.verdicts import OUTCOMES
 from tests import commands
+
+
+def reproduce(*words: object) -> str:
+    return commands.output(commands.reproduce(None, *words))
 
 
 def run(*words: object) -> str:
@@ -129,7 +135,7 @@ def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Pat
 
 @pytest.mark.slow
 def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
-    text = run("reproduce", "geng2008", one_fold, "--quick", "--out", tmp_path / "report")
+    text = reproduce("geng2008", one_fold, "--quick", "--out", tmp_path / "report")
     assert text.startswith("**A quick run: the first fold and thin grids.")
     theirs, ours = (text.index(f"p: paired t-test against {name}.") for name in ("single, hinge", "single"))
     assert theirs < ours, "the paper's rows come first"
@@ -154,7 +160,7 @@ def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
-    text = run("reproduce", "lin2011", one_fold, "--reference", "1", "--quick", "--out", tmp_path / "report")
+    text = reproduce("lin2011", one_fold, "--reference", "1", "--quick", "--out", tmp_path / "report")
     assert text.startswith("**A quick run: the first fold and thin grids.")
     assert "12 test queries, flavour letor4; p: paired t-test against single, hinge." in text
     assert "12 test queries, flavour letor4; p: paired t-test against single and lambdamart." in text
@@ -181,7 +187,7 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, 
 
 @pytest.mark.slow
 def test_the_tables_of_ensembles_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
-    text = run("reproduce", "hoi2008", one_fold, "--rankers", "1-2,4", "--out", tmp_path / "report")
+    text = reproduce("hoi2008", one_fold, "--rankers", "1-2,4", "--out", tmp_path / "report")
     assert "The paper's rankers are columns 1–2, 4; rows named *all columns* have all 4." in text
     assert "12 test queries, flavour letor4; p: paired t-test against ranksvm, hinge and ser." in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
@@ -205,7 +211,7 @@ def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path, monkeypa
     few = zha2006.Size(1, diagonal, {"trees": [10], "learning_rate": [0.1]})
     monkeypatch.setattr(zha2006, "_PARTS", 2)
     monkeypatch.setattr(zha2006.Size, "of", staticmethod(lambda fold, quick: few))
-    text = run("reproduce", "zha2006", folder, "--out", tmp_path / "report")
+    text = reproduce("zha2006", folder, "--out", tmp_path / "report")
     assert "60 test queries, flavour standard; without aTVT" in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     assert list(numbers["comparison"]["methods"])[:2] == ["regression", "aTVT, λ by cross-validation"]
@@ -223,7 +229,7 @@ def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("paper", ["zha2006", "hoi2008"])
 def test_a_quick_run_shows_every_table_and_says_on_top_that_it_is_quick(paper: str, tmp_path: Path) -> None:
     write_letor(tmp_path / "all.txt", make_judged(100, 6, 4, noise=0.3))
-    text = run("reproduce", paper, tmp_path / "all.txt", "--quick", "--out", tmp_path / "report")
+    text = reproduce(paper, tmp_path / "all.txt", "--quick", "--out", tmp_path / "report")
     assert text.startswith("**A quick run: the first fold and thin grids.")
     assert "20 test queries" in text, "one fold"
     assert text.count("| --- |") >= 4, "the tables"
@@ -246,9 +252,26 @@ def test_a_quick_run_shows_every_table_and_says_on_top_that_it_is_quick(paper: s
 def test_what_a_reproduction_cannot_take_is_refused(
     words: tuple[str, ...], said: str, folder: Path, tmp_path: Path
 ) -> None:
-    done = commands.run(None, "reproduce", words[0], folder, *words[1:], "--out", tmp_path / "report")
+    done = commands.reproduce(None, words[0], folder, *words[1:], "--out", tmp_path / "report")
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
+
+
+def test_the_former_command_names_the_new_one() -> None:
+    told = commands.refused(commands.run(None, "reproduce", "geng2008", "my data", "--reference", 37, "-q"))
+    assert told.endswith("Type there: python -m reproduction geng2008 'my data' --reference 37 -q\n")
+    assert commands.refused(commands.run(None, "reproduce")).endswith("python -m reproduction --help\n")
+    assert len(run("reproduce", "--help").splitlines()) < 12
+
+
+def test_reproductions_run_in_a_clone_and_refuse_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "reproduction", "zha2006", str(tmp_path / "nowhere"), "--out", str(tmp_path)]
+    clone = Path(__file__).parent.parent
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=clone, env=commands.plain())
+    assert "nowhere" in commands.refused(done)
+    usage = commands.reproduce(tmp_path, "zha2006")
+    assert usage.returncode == 2
+    assert "Usage: python -m reproduction [OPTIONS]" in usage.stderr
 
 
 @pytest.mark.slow

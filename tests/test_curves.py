@@ -11,7 +11,7 @@ import pytest
 
 from querywise.data.folds import Folds, make_folds
 from querywise.data.synthetic import make_judged
-from querywise.reproduction import curves
+from reproduction import curves
 
 DATA = make_judged(120, 6, 3, noise=0.3)
 

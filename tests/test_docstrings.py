@@ -98,4 +98,4 @@ def test_functions_say_what_they_return() -> None:
 def test_examples_are_run_with_the_tests() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "--doctest-modules" in settings["addopts"]
-    assert "src" in settings["testpaths"]
+    assert {"src", "reproduction"} <= set(settings["testpaths"])

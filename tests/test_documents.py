@@ -156,7 +156,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_papers_are_cited_by_a_key_that_exists() -> None:
     known = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), re.MULTILINE))
-    pages = sorted(ROOT.glob("src/**/*.py"))
+    pages = [*ROOT.glob("src/**/*.py"), *ROOT.glob("reproduction/*.py")]
     cited = [(page, key) for page in pages for key in re.findall(r"\[(\w+)\]_", page.read_text())]
     assert cited
     unknown = [f"{page.relative_to(ROOT)}: {key}" for page, key in cited if key not in known]

@@ -25,8 +25,8 @@ from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.single import OneFeature, Single
 from querywise.rankers.weights.fusion import ReciprocalRank
 from querywise.rankers.wrappers import QueryNormalised
-from querywise.reproduction.geng2008_sweep import change_ratios, stability_bounds
 from querywise.runtime.arrays import Floats, Ints
+from reproduction.geng2008_sweep import change_ratios, stability_bounds
 from tests.worlds import explicit_pairs
 
 DATA = make_judged(40, 8, 4, kinds=2, seed=5)

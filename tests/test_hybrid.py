@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from querywise.evaluation.significance import paired_t_test
-from querywise.reproduction import hybrid
-from tests.commands import output, refused, run
+from reproduction import hybrid
+from tests.commands import output, refused, reproduce
 
 KINDS = ("tree", "jam", "juice", "cake")
 WORDS = ("apple", "pear", "plum", "fig", "kiwi", "lime")
@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_collection(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hybrid, "SEEDS", 1)
-        output(run(folder, "reproduce", "hybrid", "docs", "--vectors", "vectors", "--out", "made", "--quiet"))
+        output(reproduce(folder, "hybrid", "docs", "--vectors", "vectors", "--out", "made", "--quiet"))
     return folder
 
 
@@ -113,8 +113,8 @@ def test_fewer_seeds_above_a_thousand_queries() -> None:
 
 
 def test_vectors_are_asked_for_and_refused_elsewhere(place: Path) -> None:
-    told = refused(run(place, "reproduce", "hybrid", "docs", "--out", "other"))
+    told = refused(reproduce(place, "hybrid", "docs", "--out", "other"))
     assert "--vectors FOLDER or --embed NAME" in told
     assert not (place / "other").exists()
-    told = refused(run(place, "reproduce", "from-text", "docs", "--vectors", "vectors", "--out", "other"))
+    told = refused(reproduce(place, "from-text", "docs", "--vectors", "vectors", "--out", "other"))
     assert "--vectors: from-text takes no vectors" in told

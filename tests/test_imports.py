@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "querywise"
+REPRODUCTION = Path(__file__).parent.parent / "reproduction"
 
 # A room may import from the rows above its own; rooms of one row do not import one another.
 _DOORS = {"__init__", "__main__"}  # `import querywise` and `python -m querywise`
@@ -28,7 +29,7 @@ LAYERS = [
     ["explanations", "clicks"],
     ["storage", "report", "sklearn", "online"],
     ["exports", "service"],
-    ["jobs", "reproduction"],
+    ["jobs"],
     ["cli"],
 ]
 NEVER = {
@@ -70,8 +71,8 @@ MAY_CONNECT = {
 }
 
 
-def sources() -> list[Path]:
-    return sorted(ROOT.rglob("*.py"))
+def sources(root: Path = ROOT) -> list[Path]:
+    return sorted(root.rglob("*.py"))
 
 
 def room(path: Path) -> str:
@@ -91,7 +92,7 @@ def imported(path: Path) -> list[tuple[str, bool]]:
                 found.extend((name.name, top) for name in child.names)
             elif isinstance(child, ast.ImportFrom) and child.module:
                 found.append((child.module, top))
-                if child.module.startswith("querywise"):
+                if child.module.startswith(("querywise", "reproduction")):
                     found.extend((f"{child.module}.{name.name}", top) for name in child.names)
             visit(child, top and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
@@ -99,10 +100,10 @@ def imported(path: Path) -> list[tuple[str, bool]]:
     return found
 
 
-def modules() -> dict[str, Path]:
+def modules(root: Path = ROOT) -> dict[str, Path]:
     names = {}
-    for path in sources():
-        dotted = ".".join(("querywise", *path.relative_to(ROOT).with_suffix("").parts))
+    for path in sources(root):
+        dotted = ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
         names[dotted.removesuffix(".__init__")] = path
     return names
 
@@ -130,9 +131,23 @@ def test_imports_point_downward() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_room_imports_what_stands_beside_the_package() -> None:
+    beside = {"reproduction", "benchmarks", "tests", "docs", "examples"}
+    assert [(path, name) for path in sources() for name, _ in imported(path) if name.split(".")[0] in beside] == []
+
+
+def test_a_reproduction_imports_rooms_and_only_its_command_the_command_line() -> None:
+    for path in sources(REPRODUCTION):
+        names = [name for name, _ in imported(path)]
+        assert not {name.split(".")[0] for name in names} & {"benchmarks", "tests", "docs", "examples"}, path
+        assert not {name.split(".")[0] for name in names} & (set(ONLY_IN) - {"typer"}), path
+        if path.stem not in ("command", "__main__"):
+            assert not [name for name in names if name.startswith(("querywise.cli", "querywise.jobs", "typer"))], path
+
+
 def test_files_of_tests_import_from_no_other() -> None:
     project = ROOT.parent.parent
-    files = [*project.glob("tests/**/*.py"), *project.glob("benchmarks/*.py")]
+    files = [*project.glob("tests/**/*.py"), *project.glob("benchmarks/*.py"), *project.glob("reproduction/*.py")]
     found = {
         str(path): re.findall(r"^ *from (tests\.(?:\w+\.)*test_\w+) import", path.read_text(), re.M) for path in files
     }
@@ -145,14 +160,14 @@ def test_every_room_has_its_place() -> None:
 
 
 def test_there_is_no_cycle() -> None:
-    known = modules()
+    known = modules() | modules(REPRODUCTION)
     graph = {name: {other for other, _ in imported(path) if other in known} - {name} for name, path in known.items()}
     done: set[str] = set()
 
     def walk(name: str, trail: tuple[str, ...]) -> None:
         assert name not in trail, " → ".join((*trail, name))
         if name not in done:
-            for other in graph[name] - {"querywise"}:
+            for other in graph[name] - {"querywise", "reproduction"}:
                 walk(other, (*trail, name))
             done.add(name)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from querywise import Fold, Judged, read_judged
-from querywise.reproduction import msrd
-from tests.commands import output, refused, run
+from reproduction import msrd
+from tests.commands import output, refused, reproduce
 
 pytest.importorskip("xgboost")
 pytest.importorskip("catboost")
@@ -48,7 +48,7 @@ def judged(films: Path) -> Judged:
 def test_the_command_compares_every_row_with_the_blend(films: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msrd, "SIZES", (20, 1_000))
     monkeypatch.setattr(msrd, "SPLITS", 2)
-    table = output(run(films, "reproduce", "msrd", ".", "--out", "made", "--quiet"))
+    table = output(reproduce(films, "msrd", ".", "--out", "made", "--quiet"))
     assert table == ""
     found = json.loads((films / "made" / "numbers.json").read_text())
     rows = {"bm25", "single", *msrd._BY_VIEW, "lambdamart", "xgboost", "catboost", "blend", msrd.BOOSTS, msrd.FIVE}
@@ -93,4 +93,4 @@ def test_documents_without_fields_are_refused(tmp_path: Path) -> None:
         "".join(json.dumps({"_id": f"q{number}", "text": "fish"}) + "\n" for number in range(9))
     )
     (tmp_path / "qrels.tsv").write_text("".join(f"q{number}\tD{number}\t1\n" for number in range(9)))
-    assert "title and a text alone" in refused(run(tmp_path, "reproduce", "msrd", ".", "--out", "made"))
+    assert "title and a text alone" in refused(reproduce(tmp_path, "msrd", ".", "--out", "made"))

@@ -82,6 +82,7 @@ def test_the_files_hold_what_they_should(built: Built) -> None:
     with tarfile.open(built.sdist) as opened:
         packed = {name.partition("/")[2] for name in opened.getnames()}
     assert {"pyproject.toml", "Makefile", "CHANGELOG.md", "tests/conftest.py", "docs/generate.py"} <= packed
+    assert {"benchmarks/__main__.py", "reproduction/__main__.py", "reproduction/geng2008.py"} <= packed
     assert {f"src/{name}" for name in sources} <= packed
     assert not [name for name in packed | names if "__pycache__" in name or name.startswith((".venv", "dist/"))]
     assert built.sdist.stat().st_size < 4_000_000
@@ -185,7 +186,6 @@ def test_a_model_is_trained_and_ranks_and_what_is_missing_is_told(installed: Ins
     hints = {
         "serve": ("serve", "model"),
         "cluster": ("fit", "train.txt", "--out", "other", "--cluster", "auto"),
-        "figures": ("reproduce", "geng2008", "train.txt", "--out", "paper"),
         "static": ("index", "text", "--out", "index", "--embed", "static"),
         "usearch": ("index", "text", "--out", "index", "--embed", "lsa", "--vector-search", "usearch"),
     }
@@ -194,6 +194,14 @@ def test_a_model_is_trained_and_ranks_and_what_is_missing_is_told(installed: Ins
         assert done.returncode == 2, done.stdout + done.stderr
         assert f"pip install 'querywise[{extra}]'" in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
+    moved = installed.run("querywise", "reproduce", "geng2008", "train.txt", "--out", "paper")
+    assert moved.returncode == 2
+    assert "Type there: python -m reproduction geng2008 train.txt --out paper" in moved.stderr
+    beside = f"import sys; sys.path.append({str(ROOT)!r}); from reproduction.__main__ import main; main()"
+    paper = installed.run("python", "-c", beside, "geng2008", "train.txt", "--out", "paper")
+    assert paper.returncode == 2, paper.stdout + paper.stderr
+    assert "pip install 'querywise[figures]'" in paper.stderr
+    assert "Traceback" not in paper.stderr
     drawn = installed.run("python", "-c", "from querywise.display.tables import axes_or_new; axes_or_new(None)")
     assert "A plot needs the package matplotlib. Install it with: pip install 'querywise[figures]'" in drawn.stderr
     shutil.rmtree(collection)

@@ -54,7 +54,8 @@ def test_what_the_table_names_is_in_the_code(paper: str) -> None:
         found = NAMED.findall(cell)
         assert cell.count(".py`") == len(found), cell
         for path, names in found:
-            module = importlib.import_module(f"querywise.{path.replace('/', '.')}")
+            dotted = path.replace("/", ".")
+            module = importlib.import_module(dotted if path.startswith("reproduction/") else f"querywise.{dotted}")
             missing = [name for name in re.findall(r"\w+", names) if not hasattr(module, name)]
             assert not missing, f"{path}.py has no {', '.join(missing)}"
 

@@ -13,9 +13,9 @@ from scipy import sparse
 from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS
-from querywise.reproduction import hoi2008, lin2011
-from querywise.reproduction.lin2011_sweep import ALONE, LOSS, THEIRS
 from querywise.runtime.arrays import Floats
+from reproduction import hoi2008, lin2011
+from reproduction.lin2011_sweep import ALONE, LOSS, THEIRS
 from tests.worlds import explicit_pairs, inside
 
 EXACT = 1e-6  # of the objective

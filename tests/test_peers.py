@@ -21,9 +21,8 @@ from querywise.evaluation.tuning import TunedFit
 from querywise.jobs.compare import CompareOptions, run
 from querywise.learners.peers import CatBoost, XGBoost, installed
 from querywise.methods import PEERS, find_method
-from querywise.reproduction import peers
-from tests.commands import output, refused
-from tests.commands import run as shell
+from reproduction import peers
+from tests.commands import output, refused, reproduce
 
 DATA = make_judged(120, 12, 5, noise=0.3)
 TRAIN, VALID, TEST = (DATA.select(range(first, first + 40)) for first in (0, 40, 80))
@@ -128,7 +127,7 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     for name, part in (("train", TRAIN), ("vali", VALID), ("test", TEST)):
         write_letor(fold / f"{name}.txt", part)
     monkeypatch.setattr(peers, "SEEDS", 1)
-    said = output(shell(tmp_path, "reproduce", "peers", "data", "--out", "made", "--quiet"))
+    said = output(reproduce(tmp_path, "peers", "data", "--out", "made", "--quiet"))
     assert said == "", "nothing but what was asked for"
     numbers = json.loads((tmp_path / "made" / "numbers.json").read_text())
     means = {name: each["mean"] for name, each in numbers["comparison"]["methods"].items()}
@@ -142,14 +141,14 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     shutil.copytree(tmp_path / "made", tmp_path / "all" / "other-with-vectors")
     for name in ("other", "vectors"):
         (tmp_path / name).mkdir()
-    page = output(shell(tmp_path, "reproduce", "peers", "data", "--also", "other:vectors", "--out", "all"))
+    page = output(reproduce(tmp_path, "peers", "data", "--also", "other:vectors", "--out", "all"))
     assert (tmp_path / "all" / "data" / "rows.json").exists(), "made anew, and the other as it was"
     assert "2 sets, 80 test queries" in page
     assert "for all 12 tests" in page
     for name in ("data", "other with vectors"):
         assert f"| {name} | blend | {means['blend']['map']:.4f} |  |" in page
     (tmp_path / "all" / "data" / "costs.json").unlink()
-    output(shell(tmp_path, "reproduce", "peers", "data", "--also", "other:vectors", "--out", "all"))
+    output(reproduce(tmp_path, "peers", "data", "--also", "other:vectors", "--out", "all"))
     again = json.loads((tmp_path / "all" / "data" / "costs.json").read_text())  # measured again by themselves
     assert f"| {again['blend']['training']:.3g} |" in (tmp_path / "all" / "data" / "table.md").read_text()
     every = json.loads((tmp_path / "all" / "numbers.json").read_text())
@@ -179,7 +178,7 @@ def test_what_is_finished_before_an_interrupt_is_not_made_again(
 
 
 def test_several_sets_make_a_table_of_peers_or_curves_alone(tmp_path: Path) -> None:
-    said = refused(shell(tmp_path, "reproduce", "peers", "stdlib", "--also", "other:nowhere", "--out", "all"))
+    said = refused(reproduce(tmp_path, "peers", "stdlib", "--also", "other:nowhere", "--out", "all"))
     assert "--also other:nowhere: other: there is no such file or folder." in said
-    said = refused(shell(tmp_path, "reproduce", "blend", "data", "--also", "other", "--out", "all"))
+    said = refused(reproduce(tmp_path, "blend", "data", "--also", "other", "--out", "all"))
     assert "--also: there is no table of several sets of blend. Leave --also out, or name peers or curves." in said

@@ -35,7 +35,7 @@ from querywise.runtime.arrays import Floats
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.lookup import Lookup
 from querywise.service.schema import Query
-from tests.commands import output, refused
+from tests.commands import output, refused, reproduce
 from tests.commands import run as call
 from tests.embedding import embedding_service
 from tests.support.adapting import DIMENSION, made
@@ -337,8 +337,8 @@ def test_vectors_that_do_not_belong_to_the_collection_are_refused(place: Path, t
     asked = ("compare", "docs", "--vectors", "vectors", "--vectors")
     assert "have no vector here; the first is 'tree-apple'" in refused(call(place, *asked, tmp_path / "ids"))
     assert "the vectors have 4 numbers" in refused(call(place, *asked, tmp_path / "short"))
-    for command in ("fuse --collection docs --out f.trec", "reproduce vectors docs --out r"):
-        assert "takes the vectors of one embedder" in refused(call(place, *command.split(), *BOTH))
+    for program, command in ((call, "fuse --collection docs --out f.trec"), (reproduce, "vectors docs --out r")):
+        assert "takes the vectors of one embedder" in refused(program(place, *command.split(), *BOTH))
 
 
 def test_the_key_is_sent_to_one_origin_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

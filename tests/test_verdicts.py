@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import mannwhitneyu, spearmanr
 
 from benchmarks.verdicts import VALUES, check, judged, main
-from querywise.reproduction.papers import write_findings
-from querywise.reproduction.verdicts import Part, Values, alike, certain, claimed, paired, untestable, within
+from reproduction.papers import write_findings
+from reproduction.verdicts import Part, Values, alike, certain, claimed, paired, untestable, within
 
 
 @pytest.mark.parametrize("folder", judged(), ids=lambda folder: folder.name)

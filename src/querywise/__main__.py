@@ -6,13 +6,18 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 
-def main() -> None:
+def main(imported: Callable[[], Callable[[], None]] | None = None) -> None:
     """Run the command line.
 
     Until a command runs, Ctrl-C ends the process without a word: nothing has been begun. A standard stream that is
     closed is kept so, or the next file that is opened would be in its place, and get what is printed.
+
+    Args:
+        imported: Imports another command line than querywise's and returns it.
+
     """
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if usual:
@@ -27,10 +32,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks
     from querywise import cli
 
-    cli.commands()
+    run = (imported or cli.commands)()
     if usual:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    cli.main()
+    cli.main(run)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ __all__ = [
 ]
 
 
-def main() -> None:
-    """Run the command line."""
+def main(run: Callable[[], None] | None = None) -> None:
+    """Run the command line: `run`, or else querywise's."""
     # LightGBM's spinning threads halve its speed on a machine that is otherwise busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     usual = warnings.showwarning
@@ -67,7 +67,7 @@ def main() -> None:
     sys.stdout = sys.stdout or open(os.devnull)  # noqa: SIM115 - if closed: writing raises OSError, as on a full disk
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - if closed: messages are lost
     try:
-        commands()()
+        (run or commands())()
     except OSError as error:  # of --help and --version, which are not guarded
         sys.exit(f"error: the output could not be written ({error.strerror or error}).")
 

@@ -58,7 +58,7 @@ def features(
     """From text to LETOR files: BM25's candidates for every judged query, each with the 25 rankers' scores.
 
     With vectors, adds the documents that these find, and the similarity of each document. The folder can be given
-    directly to fit, compare and reproduce.
+    directly to fit and compare.
     """
     from dataclasses import asdict
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from querywise.retrieval.reading import Retrieval
 
 
-_LARGEST_COLUMN = 1_000_000  # that may be named
-
-
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
     """Return the options of query-dependent methods as settings, with columns counted from 0."""
     fixed: JsonObject = {}
@@ -46,20 +43,6 @@ def feature_from(text: str) -> int | str:
             raise DataError(f"--reference {text}: columns are numbered from 1.")
         return int(text) - 1
     return text
-
-
-def columns_from(text: str) -> list[int]:
-    """Parse columns like `1-10,16`, counted from 1, to columns counted from 0."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, joined, last = part.strip().partition("-")
-        last = last if joined else first
-        if not (is_whole(first) and is_whole(last) and 1 <= int(first) <= int(last) <= _LARGEST_COLUMN):
-            raise DataError(
-                f"--rankers {text}: found {part.strip()!r}, expected columns from 1 up, like 1-10,16,20-25."
-            )
-        found += range(int(first) - 1, int(last))
-    return found
 
 
 def retrieval_from(

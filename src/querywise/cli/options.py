@@ -249,7 +249,9 @@ def _interrupted(stop: KeyboardInterrupt) -> str:
     kept = getattr(stop, "__notes__", [])
     if not kept:
         return "interrupted; what was being written has not been changed."
-    again = shlex.join(["querywise", *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    typed = ["python", "-m", program.parent.name] if program.name == "__main__.py" else ["querywise"]
+    again = shlex.join([*typed, *sys.argv[1:]])
     return f"interrupted; {'; '.join(kept)}. The same command goes on from there: {again}"
 
 

@@ -27,10 +27,10 @@ from querywise.learners.peers import installed
 from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.papers import NUMBERS, Sets, each_in_a_folder, usual_flavour, write_findings
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.progress import keeping, track
 from querywise.runtime.values import Json, JsonObject, Settings, json_text
+from reproduction.papers import NUMBERS, Sets, each_in_a_folder, usual_flavour, write_findings
 
 SEEDS = 5
 RIVALS = {"lambdamart": "lightgbm", "xgboost": "xgboost", "catboost": "catboost"}  # by method, its library

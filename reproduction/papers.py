@@ -23,11 +23,11 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
 from querywise.report.tables import Column, Table
-from querywise.reproduction.verdicts import VALUES, Claim, Values, claims_table, write_values
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import atomic_text
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, Json, Settings
+from reproduction.verdicts import VALUES, Claim, Values, claims_table, write_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -37,7 +37,11 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, cross_validate
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.papers import (
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import make_folder
+from querywise.runtime.progress import track
+from querywise.runtime.values import Grid, JsonObject, Settings
+from reproduction.papers import (
     FLAVOUR,
     NO_BACK_OFF,
     fitting,
@@ -47,7 +51,7 @@ from querywise.reproduction.papers import (
     rows_table,
     write_findings,
 )
-from querywise.reproduction.verdicts import (
+from reproduction.verdicts import (
     Claim,
     Part,
     Values,
@@ -59,10 +63,6 @@ from querywise.reproduction.verdicts import (
     values_of,
     within,
 )
-from querywise.runtime.arrays import Floats
-from querywise.runtime.files import make_folder
-from querywise.runtime.progress import track
-from querywise.runtime.values import Grid, JsonObject, Settings
 
 SER, SSER, SVM, ADARANK, MHR = "ser", "sser", "ranksvm, hinge", "adarank, repeat", "mhr-bc, hinge"
 WRITTEN_DOWN = f"{SVM}, pairs written down"

@@ -32,7 +32,11 @@ from querywise.locality.neighborhoods import Everyone, Nearest, Search
 from querywise.methods import METHODS
 from querywise.rankers.neighbors import fitted_view
 from querywise.report.tables import Table
-from querywise.reproduction.geng2008_sweep import (
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import cached
+from querywise.runtime.files import make_folder
+from querywise.runtime.values import JsonObject, Settings
+from reproduction.geng2008_sweep import (
     CLASSES,
     GAMMA,
     KNN,
@@ -51,7 +55,7 @@ from querywise.reproduction.geng2008_sweep import (
     sweep,
     sweep_table,
 )
-from querywise.reproduction.papers import (
+from reproduction.papers import (
     FLAVOUR,
     NO_BACK_OFF,
     fitting,
@@ -62,7 +66,7 @@ from querywise.reproduction.papers import (
     tests_of,
     write_findings,
 )
-from querywise.reproduction.verdicts import (
+from reproduction.verdicts import (
     Claim,
     Values,
     alike,
@@ -74,10 +78,6 @@ from querywise.reproduction.verdicts import (
     values_of,
     within,
 )
-from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import cached
-from querywise.runtime.files import make_folder
-from querywise.runtime.values import JsonObject, Settings
 
 ALIKE = 0.01  # of mean NDCG: the largest difference that counts as none
 _F1, _AROUND = 0.6, 0.05  # "about 60 %": within five points

@@ -25,11 +25,11 @@ from querywise.evaluation.tuning import tune
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.papers import FLAVOUR, NO_BACK_OFF
-from querywise.reproduction.verdicts import Values, column
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject, Settings
+from reproduction.papers import FLAVOUR, NO_BACK_OFF
+from reproduction.verdicts import Values, column
 
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SINGLE, CLASSES = "single", "query-classes"

@@ -27,9 +27,9 @@ from querywise.methods import METHODS, Method
 from querywise.methods.table import RECOMMENDED
 from querywise.rankers.blend import Blend, NearbyBlend, learned_weights
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.papers import p_of, usual_flavour, write_findings
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import make_folder
+from reproduction.papers import p_of, usual_flavour, write_findings
 
 BAG = 5
 PLAIN, CHOSEN, SINGLE, WHOLE = "lambdamart", "lambdamart chosen", "single", RECOMMENDED

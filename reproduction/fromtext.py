@@ -18,10 +18,10 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Table, values_and_p
-from querywise.reproduction.papers import NO_BACK_OFF, write_findings
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import make_folder
 from querywise.runtime.values import JsonObject
+from reproduction.papers import NO_BACK_OFF, write_findings
 
 VIEWS = ("top-mean", "text", "top-mean+text", "gradient:text", "gradient:top-mean+text")
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")

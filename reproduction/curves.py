@@ -24,7 +24,10 @@ from querywise.evaluation.trained import Fit
 from querywise.methods import Method, find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table, values_and_p
-from querywise.reproduction.papers import (
+from querywise.runtime.files import make_folder
+from querywise.runtime.progress import track
+from querywise.runtime.values import JsonObject
+from reproduction.papers import (
     NUMBERS,
     Sets,
     each_in_a_folder,
@@ -33,10 +36,7 @@ from querywise.reproduction.papers import (
     usual_flavour,
     write_findings,
 )
-from querywise.reproduction.peers import SEEDS
-from querywise.runtime.files import make_folder
-from querywise.runtime.progress import track
-from querywise.runtime.values import JsonObject
+from reproduction.peers import SEEDS
 
 LEADING = ("ranksvm", "knn-online", "select-ranker", "lambdamart", RECOMMENDED)
 SIMPLEST = LEADING[0]

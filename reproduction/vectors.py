@@ -33,9 +33,6 @@ from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.hybrid import MANY_QUERIES, seeds_for
-from querywise.reproduction.linear_maps import LlamaIndexMap, RagliteMap
-from querywise.reproduction.papers import line_figure, write_findings
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.adapting import Adaptation, taught_by
 from querywise.retrieval.features import JUDGED
@@ -44,6 +41,9 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject
+from reproduction.hybrid import MANY_QUERIES, seeds_for
+from reproduction.linear_maps import LlamaIndexMap, RagliteMap
+from reproduction.papers import line_figure, write_findings
 
 RECALL = "recall@100"
 MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10", RECALL: RECALL}

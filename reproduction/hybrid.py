@@ -37,10 +37,10 @@ from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import Weights, normalised_runs, options_for
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.papers import p_of, write_findings
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import Json, JsonObject, Settings, json_text
+from reproduction.papers import p_of, write_findings
 
 SEEDS, FEWER_SEEDS, MANY_QUERIES = 5, 1, 1000
 RRF, WEIGHTS, BY_QUERY, SINGLE = "rrf", "weights", "weights-by-query", "single"

@@ -14,13 +14,13 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import oracle_gap
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.geng2008_sweep import PAPER, by_paper
-from querywise.reproduction.papers import FLAVOUR, fitting
-from querywise.reproduction.verdicts import Values, column
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, Settings
+from reproduction.geng2008_sweep import PAPER, by_paper
+from reproduction.papers import FLAVOUR, fitting
+from reproduction.verdicts import Values, column
 
 SINGLE, TREES, NAIVE, SELECT, TRANSFORM = "single", "lambdamart", "naive", "select-ranker", "transform"
 METHOD_NAMES = (NAIVE, SELECT, TRANSFORM)

@@ -31,10 +31,10 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.papers import line_figure, write_findings
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import keeping, track
 from querywise.runtime.values import JsonObject, Settings
+from reproduction.papers import line_figure, write_findings
 
 MEASURES = {"ndcg@10": "NDCG@10", "map": "MAP"}
 FIVE, BOOSTS = "xgboost, five features", "boosts of fields"

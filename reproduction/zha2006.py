@@ -45,8 +45,11 @@ from querywise.evaluation.tuning import Tuned, cross_validated, tune
 from querywise.methods import METHODS
 from querywise.rankers.atvt import ATVT
 from querywise.report.tables import Cell, Column, Table, columns_of
-from querywise.reproduction.papers import gains_figure, line_figure, p_text, write_findings
-from querywise.reproduction.verdicts import (
+from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.files import make_folder
+from querywise.runtime.values import Grid, JsonObject
+from reproduction.papers import gains_figure, line_figure, p_text, write_findings
+from reproduction.verdicts import (
     Claim,
     Part,
     Values,
@@ -57,9 +60,6 @@ from querywise.reproduction.verdicts import (
     untestable,
     values_of,
 )
-from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.files import make_folder
-from querywise.runtime.values import Grid, JsonObject
 
 PLAIN = "regression"
 CHOSEN_BY = "ndcg@5"

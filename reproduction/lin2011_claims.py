@@ -10,9 +10,9 @@ import numpy as np
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.rankings import Breakdown, by_difficulty, relevant_documents
 from querywise.evaluation.significance import SIGNIFICANT
-from querywise.reproduction.lin2011_sweep import ALONE, LEVEL, THEIRS, Sweep, swept_at
-from querywise.reproduction.papers import p_text
-from querywise.reproduction.verdicts import (
+from reproduction.lin2011_sweep import ALONE, LEVEL, THEIRS, Sweep, swept_at
+from reproduction.papers import p_text
+from reproduction.verdicts import (
     Claim,
     Part,
     Values,

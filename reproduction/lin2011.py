@@ -36,8 +36,10 @@ from querywise.evaluation.rankings import (
 )
 from querywise.evaluation.trained import Fit
 from querywise.report.tables import Cell, Column, Table, values_and_p
-from querywise.reproduction.geng2008_sweep import by_paper
-from querywise.reproduction.lin2011_claims import (
+from querywise.runtime.files import make_folder
+from querywise.runtime.values import JsonObject, Settings
+from reproduction.geng2008_sweep import by_paper
+from reproduction.lin2011_claims import (
     AGGREGATED,
     MEASURES,
     QUERIES,
@@ -45,7 +47,7 @@ from querywise.reproduction.lin2011_claims import (
     claims_of,
     of_difficulty,
 )
-from querywise.reproduction.lin2011_sweep import (
+from reproduction.lin2011_sweep import (
     ALONE,
     ALONE_L2,
     LOSS,
@@ -60,7 +62,7 @@ from querywise.reproduction.lin2011_sweep import (
     sweep,
     sweep_table,
 )
-from querywise.reproduction.papers import (
+from reproduction.papers import (
     FLAVOUR,
     counts_figure,
     fitting,
@@ -69,11 +71,9 @@ from querywise.reproduction.papers import (
     tests_of,
     write_findings,
 )
-from querywise.reproduction.verdicts import (
+from reproduction.verdicts import (
     values_of,
 )
-from querywise.runtime.files import make_folder
-from querywise.runtime.values import JsonObject, Settings
 
 COUNTS = (1, 5, 10, 20, 50, 100)
 FEW_COUNTS = (1, 10, 100)  # of a quick run

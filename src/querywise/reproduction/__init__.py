@@ -1,1 +1,0 @@
-"""One file per paper: its tables and figures, on the data at hand."""
