@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.semisimulated import boosted, few_of_each, ndcg_by_query, placed, stage
 from querywise.data.judged import Judged
 from querywise.data.vectors import read_vectors
-from querywise.evaluation.prediction_powered import MeanEstimate, estimate
+from querywise.evaluation.human import MeanEstimate, estimate
 from querywise.runtime.arrays import Floats, Ints
 
 EVERY = 1_000  # queries of a draw, all with cheap labels

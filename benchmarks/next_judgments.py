@@ -28,7 +28,7 @@ from scipy import stats
 
 from querywise.data.collections import read_collection
 from querywise.data.judgements import Grades
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.evaluation.evaluate import own_order
 from querywise.evaluation.next_judgments import UNIFORM, Pair, draw, estimate
 from querywise.measures.order import find_flavour

@@ -19,7 +19,7 @@ from scipy import stats
 
 from benchmarks.semisimulated import few_of_each, placed
 from querywise.online.interleaving import interleave
-from querywise.online.sequential import ALPHA, course_of
+from querywise.online.verdict import ALPHA, course_of
 from querywise.runtime.arrays import Bools, Floats, Ints
 
 _SHOWN = 10

@@ -17,8 +17,7 @@ import numpy as np
 
 from querywise.clicks.identifiable import what_is_known
 from querywise.clicks.impressions import Impressions, normalized, together
-from querywise.clicks.models import fit_models, usable_models
-from querywise.clicks.quality import quality_of
+from querywise.clicks.models import fit_models, quality_of, usable_models
 from querywise.clicks.readers import read_clicks
 from querywise.jobs.clicks import ClickOptions, LogFindings, learn
 

@@ -7,7 +7,8 @@ import numpy as np
 import querywise as qw
 from querywise.contracts.run_weights import weights_of_query
 from querywise.data.judgements import Judgement
-from querywise.data.runs import Run, judge, tabulate_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import judge, tabulate_runs
 from querywise.rankers.weights.fusion import EqualWeights, Weights
 
 # A small world: words find part numbers, vectors find what is asked for in a sentence.

@@ -51,21 +51,19 @@ from querywise.evaluation.pace import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Trained
 from querywise.exports.routing import HybridRouter
-from querywise.exports.transform import SCRIPT, TABLES
-from querywise.exports.writing import export_hybrid, export_model
+from querywise.exports.writing import SCRIPT, TABLES, export_hybrid, export_model
 from querywise.jobs import demo
 from querywise.jobs.adapt import apply, export
 from querywise.jobs.boosts import LearnedBoosts
 from querywise.jobs.boosts import write as write_boosts
 from querywise.jobs.clicks import ClickOptions, LogFindings
 from querywise.jobs.clicks import write as write_clicks
+from querywise.jobs.evaluate import write_scored
 from querywise.jobs.next import read_draw, write_draw
-from querywise.jobs.rank import write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
 from querywise.online import log as log_module
-from querywise.online.log import EventLog
-from querywise.online.records import click_record
+from querywise.online.log import EventLog, click_record
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.fusion import EqualWeights

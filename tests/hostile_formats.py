@@ -74,9 +74,7 @@ from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
 from querywise.methods import METHODS
 from querywise.online import log as log_module
-from querywise.online.impression_ids import read_id
-from querywise.online.log import EventLog
-from querywise.online.records import click_record
+from querywise.online.log import EventLog, click_record, read_id
 from querywise.rankers.weights.fusion import Weights
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.boosts import FieldMatches, matches_of, postings_of_fields, read_boosts
@@ -958,7 +956,7 @@ FORMATS = (
         _make_click_folder,
         _use_click_folder,
         unsigned,
-        ("data/click_judgments.py",),
+        ("data/judgements.py",),
         linked=True,
     ),
     *(
@@ -967,7 +965,7 @@ FORMATS = (
             _make_clicked_features(what == "pairs"),
             _use_clicked_features,
             unsigned,
-            ("data/click_judgments.py", "data/parquet/arrow.py"),
+            ("data/judgements.py", "data/parquet/arrow.py"),
             linked=True,
         )
         for what in ("judgments", "pairs")
@@ -977,7 +975,7 @@ FORMATS = (
         _make_clicked_text,
         _use_clicked_text,
         unsigned,
-        ("data/click_judgments.py", "data/collections.py", "clicks/held_out.py"),
+        ("data/judgements.py", "data/collections.py", "clicks/held_out.py"),
         linked=True,
     ),
     Format("a draw of what to judge", _make_draw, _use_draw, unsigned, ("jobs/next.py",), linked=True),

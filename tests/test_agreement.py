@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from querywise.data.judgements import Grades, write_judgements
-from querywise.data.runs import Run, write_list
+from querywise.data.run_columns import Run
+from querywise.data.runs import write_list
 from querywise.errors import DataError
 from querywise.evaluation.agreement import agree
 from tests.commands import output, refused, run

@@ -11,8 +11,7 @@ import pytest
 
 from querywise.clicks.identifiable import what_is_known
 from querywise.clicks.impressions import Impressions, together
-from querywise.clicks.models import MODELS, ClickModel, Prior, fit_model, fitted_prior
-from querywise.clicks.quality import compare_models, quality_of
+from querywise.clicks.models import MODELS, ClickModel, Prior, compare_models, fit_model, fitted_prior, quality_of
 from querywise.clicks.readers import read_clicks
 from tests.clicking import Page, Plain, made_log, made_pages, pages_of, plain_perplexity, theta_of
 

@@ -16,8 +16,7 @@ from querywise.data.click_files import is_event_log, logged_events
 from querywise.data.parquet.events import read_events
 from querywise.errors import DataError
 from querywise.online import log as log_module
-from querywise.online.log import EventLog
-from querywise.online.records import click_record, draw_once
+from querywise.online.log import EventLog, click_record, draw_once
 
 
 def test_what_is_full_is_packed_as_parquet_without_losing_anything(tmp_path: Path) -> None:

@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 
 from querywise import build_index, collection_of, read_judged
 from querywise.data.collections import Document, read_collection, write_collection
-from querywise.data.fields import Fields, FieldSpec, fields_text, read_fields, year_of
-from querywise.data.found_fields import find_fields
+from querywise.data.fields import Fields, FieldSpec, fields_text, find_fields, read_fields, year_of
 from querywise.data.judged import Judged
 from querywise.errors import DataError, ModelFileError
-from querywise.retrieval.descriptions import descriptions
-from querywise.retrieval.features import feature_names, features_of
+from querywise.retrieval.features import descriptions, feature_names, features_of
 from querywise.retrieval.field import bm25_idf
 from querywise.retrieval.field_texts import fields_of_index, with_fields
 from querywise.retrieval.index import Index, load_index, save_index

@@ -17,7 +17,8 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Judgement
 from querywise.data.normalisation import NORMALISATIONS, minmax, zscore
 from querywise.data.query_table import QueryTable, read_queries
-from querywise.data.runs import Run, join_runs, judge, read_run, read_runs, tabulate_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import join_runs, judge, read_run, read_runs, tabulate_runs
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.jobs.fuse import BEST_RUN, LEARNED, VOTES, Fusing, best_fusion, compare_fusions, fused, vote

@@ -16,8 +16,7 @@ from querywise.data.judgements import write_judgements
 from querywise.data.letor import write_letor
 from querywise.errors import DataError
 from querywise.evaluation.findings import findings
-from querywise.evaluation.human import by_humans
-from querywise.evaluation.prediction_powered import estimate
+from querywise.evaluation.human import by_humans, estimate
 from querywise.runtime.arrays import Floats, Ints
 from tests.commands import output, refused, run
 from tests.worlds import examples

@@ -23,7 +23,7 @@ from querywise.data.parquet.shards import open_shards
 from querywise.data.parquet.writing import convert, write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.readers import read_features
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.evaluation.tuning import tune

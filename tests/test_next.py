@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from querywise.data.judgements import write_judgements
-from querywise.data.runs import Run, write_list
+from querywise.data.run_columns import Run
+from querywise.data.runs import write_list
 from querywise.errors import DataError
 from querywise.evaluation.next_judgments import Pair, draw, estimate
 from tests.commands import output, refused, run

@@ -16,7 +16,7 @@ from scipy.special import beta
 
 from querywise.errors import DataError
 from querywise.online.interleaving import DEPTH, Draw, credits_of, interleave, propensities
-from querywise.online.sequential import PRIOR, course_of, draws_needed, log_e_value, win_rates
+from querywise.online.verdict import PRIOR, course_of, draws_needed, log_e_value, win_rates
 from tests.worlds import examples
 
 documents = st.lists(st.sampled_from("abcdef"), unique=True, max_size=5)

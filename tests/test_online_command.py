@@ -13,9 +13,9 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.jobs.online import examine, picture, sentences
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.online.log import WINDOW_SECONDS, draw_once
 from querywise.online.outcomes import read_draws
-from querywise.online.records import WINDOW_SECONDS, draw_once
-from querywise.online.sequential import log_e_value
+from querywise.online.verdict import log_e_value
 from querywise.service.loaded_model import ModelFolder
 from querywise.storage import load, save, version_of
 from querywise.storage.promoting import before, promote, put_back

@@ -12,7 +12,8 @@ from querywise import Candidates, compare, make_folds, read_judged
 from querywise.data.folds import read_folds, write_parts
 from querywise.data.judged import concatenate, judged_by
 from querywise.data.judgements import Judgement, grades_of, read_judgements
-from querywise.data.runs import Run, read_run, tabulate_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import read_run, tabulate_runs
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, own_coverage
 from querywise.evaluation.evaluate import evaluate_run

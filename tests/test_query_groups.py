@@ -22,7 +22,8 @@ from querywise.data.parquet.tables import read_parquet
 from querywise.data.parquet.writing import convert
 from querywise.data.query_groups import deal, deal_in_turn, equal_sizes, first_groups
 from querywise.data.query_table import QueryTable, read_queries, write_queries
-from querywise.data.runs import Run, tabulate_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import tabulate_runs
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.learning_curves import cut

@@ -35,7 +35,7 @@ from querywise.data.synthetic import make_judged
 from querywise.data.training import as_taken
 from querywise.errors import ClusterError, DataError
 from querywise.jobs.compare import CompareOptions, run
-from querywise.jobs.rank import scores_of, write_scored
+from querywise.jobs.evaluate import scores_of, write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.methods import find_method

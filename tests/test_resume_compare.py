@@ -30,9 +30,9 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
 from querywise.jobs.compare import CompareOptions, run
-from querywise.jobs.origins import begun
 from querywise.methods import METHODS
 from querywise.methods.table import RENAMED
+from querywise.report.writing import begun
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 from tests import commands

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from querywise.data.judged import Judged
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.methods import METHODS
 from querywise.service import differences as module

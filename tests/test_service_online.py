@@ -25,12 +25,9 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.online import log as log_module
-from querywise.online import records
-from querywise.online.impression_ids import LONGEST, ImpressionId, read_id, seed_of, share_of
 from querywise.online.interleaving import interleave
-from querywise.online.log import EventLog
+from querywise.online.log import LONGEST, WINDOW_SECONDS, EventLog, ImpressionId, is_drawn, read_id, seed_of, share_of
 from querywise.online.outcomes import read_draws
-from querywise.online.records import WINDOW_SECONDS
 from querywise.online.verdict import verdict_of
 from querywise.rankers.single import OneFeature
 from querywise.service.loaded_model import ModelFolder
@@ -453,8 +450,8 @@ def test_shares_and_draws_are_told_apart() -> None:
     assert shares.mean() == pytest.approx(0.5, abs=0.03)
     first = np.array([interleave([["a"], ["b"]], each).teams[0] for each in seeds])
     assert abs(np.corrcoef(shares, first)[0, 1]) < 0.06
-    assert records.is_drawn(b"key", 1.0, "q", None)
-    assert not records.is_drawn(b"key", 0.0, "q", None)
+    assert is_drawn(b"key", 1.0, "q", None)
+    assert not is_drawn(b"key", 0.0, "q", None)
 
 
 # The whole loop of docs/online.md

@@ -18,7 +18,7 @@ from querywise.data.folds import make_folds
 from querywise.data.judged import Judged
 from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError, ModelFileError
-from querywise.exports.transform import transform_files
+from querywise.exports.writing import transform_files
 from querywise.retrieval.adapted_vectors import Kind
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.embedders.named import ALLOW

@@ -17,7 +17,7 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import Judgements
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.display.tables import LIBRARIES, Column, as_frame, table
 from querywise.display.words import short
 from querywise.errors import DataError

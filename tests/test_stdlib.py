@@ -12,8 +12,7 @@ import pytest
 from querywise.data.collections import Collection, Document, write_collection
 from querywise.errors import DataError
 from querywise.retrieval import stdlib
-from querywise.retrieval.stdlib import KINDS, stdlib_collection, stdlib_pages
-from querywise.retrieval.stdlib_sources import first_sentence, in_words
+from querywise.retrieval.stdlib import KINDS, first_sentence, in_words, stdlib_collection, stdlib_pages
 from tests.worlds import part_of_the_library
 
 HOME, TOPIC, NAMED = KINDS

@@ -15,8 +15,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_feature_names
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import search
-from querywise.retrieval.descriptions import descriptions
-from querywise.retrieval.features import candidates_for, feature_names, features_of, judged_candidates
+from querywise.retrieval.features import candidates_for, descriptions, feature_names, features_of, judged_candidates
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.lists import RUNS
 from querywise.retrieval.scores import NAMES, Smoothing

@@ -17,7 +17,8 @@ from querywise.data.coverage import whole_grades
 from querywise.data.folds import make_folds
 from querywise.data.judged import Judged
 from querywise.data.judgements import read_grades
-from querywise.data.runs import Run, join_runs, judge, read_run
+from querywise.data.run_columns import Run
+from querywise.data.runs import join_runs, judge, read_run
 from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run

@@ -17,7 +17,8 @@ from querywise.cli.options import guarded_command
 from querywise.data.folds import Folds
 from querywise.data.letor import read_letor, with_side_queries
 from querywise.data.parquet.writing import convert
-from querywise.data.runs import Run, join_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import join_runs
 from querywise.errors import ClusterError, DataError, ModelFileError, QuerywiseError
 from querywise.jobs.compare import CompareOptions
 from querywise.jobs.compare import run as compare

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.judgements import Grades, read_grades
-from querywise.data.runs import Run, read_run
+from querywise.data.run_columns import Run
+from querywise.data.runs import read_run
 
 # ours → trec_eval's name
 SHARED = {

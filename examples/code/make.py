@@ -14,7 +14,7 @@ from pathlib import Path
 from querywise.data.collections import Collection, Document, write_collection
 from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
-from querywise.retrieval.stdlib_sources import first_sentence
+from querywise.retrieval.stdlib import first_sentence
 
 ROOMS = ("data", "evaluation", "locality", "rankers", "retrieval", "runtime")
 SHORTEST = 4  # words of a docstring, and lines of a function

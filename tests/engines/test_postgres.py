@@ -17,7 +17,8 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import Judgement
 from querywise.data.normalisation import ENGINE_NORMALISATIONS
 from querywise.data.query_table import QueryTable
-from querywise.data.runs import Run, judge, tabulate_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import judge, tabulate_runs
 from querywise.exports.routing import HybridRouter
 from querywise.exports.writing import export_hybrid
 from querywise.rankers.weights.by_query import WeightsByQuery

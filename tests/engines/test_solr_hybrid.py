@@ -12,7 +12,8 @@ import pytest
 from querywise.contracts.run_weights import weights_of_query
 from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
-from querywise.data.runs import Run, judge, tabulate_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import judge, tabulate_runs
 from querywise.rankers.weights.by_query import WeightsByQuery
 from tests.engines import pages, shop
 from tests.engines.solr import Solr

@@ -11,8 +11,7 @@ import numpy as np
 
 from querywise.data.click_files import logged_events
 from querywise.data.synthetic import make_judged
-from querywise.online.log import EventLog
-from querywise.online.records import click_record, draw_once
+from querywise.online.log import EventLog, click_record, draw_once
 
 NOW = int(time.time())
 

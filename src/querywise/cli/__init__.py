@@ -13,13 +13,10 @@ import typer
 import typer.main
 
 from querywise.cli import (
-    adapting,
-    boosting,
     clicking,
     collections,
     comparing,
     experimenting,
-    feature_logs,
     fitting,
     fusing,
     judging,
@@ -31,15 +28,12 @@ from querywise.display.words import printable
 from querywise.errors import EdgeHint, Hint
 
 __all__ = [
-    "adapting",
     "app",
-    "boosting",
     "clicking",
     "collections",
     "commands",
     "comparing",
     "experimenting",
-    "feature_logs",
     "fitting",
     "fusing",
     "judging",

@@ -1,4 +1,4 @@
-"""Commands on text: from documents, queries and judgments to features, an index, and search results."""
+"""Commands on text: from documents, queries and judgments to features and feature logs, an index, search results."""
 
 from __future__ import annotations
 
@@ -118,8 +118,7 @@ def fields(
         elif not quiet:
             say(f"{len(names)} features that {engine} computes, and its index, written to {out}: {', '.join(names)}")
         return
-    from querywise.data.fields import FILE, write_fields
-    from querywise.data.found_fields import find_fields
+    from querywise.data.fields import FILE, find_fields, write_fields
     from querywise.data.records import corpus_in, records_of
     from querywise.report.terminal import plain_table
 
@@ -228,8 +227,8 @@ def _as_trained(index: Index, model: Path, query: str, embed: list[str] | None) 
     from querywise.data.run_columns import run_columns
     from querywise.retrieval.embedding import query_vector
     from querywise.retrieval.features import trained_depths
+    from querywise.retrieval.index import require_language
     from querywise.retrieval.indexed_vectors import has_vectors
-    from querywise.retrieval.language import require_language
     from querywise.storage import read_manifest
 
     manifest = read_manifest(model)
@@ -303,3 +302,63 @@ def convert(
         say(
             f"{made.rows} documents of {len(made)} queries with {made.feature_count} features written to {out}: {files}"
         )
+
+
+@command
+def log(
+    engine: Annotated[str, typer.Argument(help="opensearch, elasticsearch or solr.")],
+    queries: Annotated[
+        Path,
+        typer.Option(help="Judged queries: a folder with queries.jsonl and qrels.tsv, or the file of queries."),
+    ],
+    url: Annotated[str, typer.Option(help="Where the engine is, as in http://localhost:9200.")],
+    index: Annotated[str, typer.Option(help="The index or collection whose documents are judged.")],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+    features: options.EngineFeatures = None,
+    store: options.EngineStore = None,
+    judgements: options.Judgements = None,
+    header: options.EngineHeaders = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of silence to wait.")] = 60.0,
+    compare: Annotated[
+        Path | None,
+        typer.Option(help="A text collection of the same documents: which features differ from ours, by how much."),
+    ] = None,
+    language: options.Language = "english",
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Log the features that an engine computes for judged queries, in a Parquet file to train on.
+
+    The engine is only queried; nothing is written there. A model that is trained on the file is exported with the same
+    features, so it sees the same numbers when it is used.
+    """
+    from querywise.errors import DataError
+    from querywise.exports.scripts.check_parity import EngineError, read_headers
+    from querywise.exports.writing import read_features
+    from querywise.jobs.log import EngineIndex, differences, judged_queries, log_features, told, write
+    from querywise.report.terminal import plain_table
+    from querywise.runtime.files import check_writable
+
+    try:
+        sent = read_headers(header or [])
+    except EngineError as error:
+        raise DataError(str(error)) from None
+    asked = EngineIndex(engine, url, index, store, None if features is None else read_features(features), sent, timeout)
+    check_writable(out)
+    with shown(quiet=quiet):
+        logged = log_features(asked, *judged_queries(queries, judgements))
+        write(logged, out)
+        how = retrieval_from(None, None, language=language)
+        found = [] if compare is None else differences(logged.judged, compare, how)
+    rows, columns = logged.judged.candidates.features.shape
+    if as_json:
+        differ = [each._asdict() for each in found]
+        print_json(
+            {"out": str(out), "documents": rows, "features": columns, "absent": logged.absent, "compared": differ}
+        )
+    elif not quiet:
+        say(f"{rows} documents of {len(logged.judged)} queries with {columns} features written to {out}")
+        if logged.absent:
+            say(f"{logged.absent} judged documents are not in {index}, and were left out.")
+        if found:
+            say(plain_table(("feature", "values that differ", "theirs / ours", "farthest: theirs, ours"), told(found)))

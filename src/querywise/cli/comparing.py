@@ -126,9 +126,9 @@ def compare(
     from querywise.data.rows import reading_for
     from querywise.evaluation.tuning import without_hints
     from querywise.jobs.compare import CompareOptions, run
-    from querywise.jobs.origins import begun, titles_of
     from querywise.measures.order import find_flavour
     from querywise.methods import find_method, settings_of_several
+    from querywise.report.writing import begun, titles_of
     from querywise.retrieval.reading import folds_of
 
     origin = begun("compare", data.absolute().name, note)
@@ -217,7 +217,7 @@ def demo(
     """Search the documentation of your own Python: build a collection of it, train on it, compare, show."""
     from querywise.evaluation.tuning import without_hints
     from querywise.jobs.demo import run
-    from querywise.jobs.origins import begun
+    from querywise.report.writing import begun
 
     parts = run(out, folds=folds, everything=everything, origin=begun("demo", "stdlib"))
     while True:  # print each part once no progress is drawn

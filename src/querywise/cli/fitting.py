@@ -1,4 +1,4 @@
-"""The command that fits a ranker and saves it."""
+"""Commands that learn from judgments: a ranker, boosts of fields, or adapted query vectors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from querywise.cli.inputs import local_settings, read_training, require_parts, r
 from querywise.cli.options import command, print_json, say, say_renamed
 from querywise.errors import DataError
 from querywise.runtime.progress import shown
+from querywise.runtime.values import JsonObject
 
 if TYPE_CHECKING:
     from querywise.data.training import Training
+    from querywise.jobs.boosts import LearnedBoosts
     from querywise.jobs.fit import FitOptions, Fitted
     from querywise.methods import Method
+    from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 
 
 @command
@@ -186,3 +189,176 @@ def _refuse_unknown(method: Method, given: Mapping[str, object]) -> None:
     stray = next((name for name in given if name not in method.settings), None)
     if stray is not None:
         raise DataError(f"--{stray} is not a setting of {method.name}. Its settings: {', '.join(method.settings)}.")
+
+
+@command
+def boosts(
+    data: Annotated[Path, typer.Argument(help="A text collection with queries and judgements.")],
+    out: Annotated[Path, typer.Option(help="JSON file to write the boosts, the engines' requests and the tests to.")],
+    boosts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own boosts, to test against: a file with type, boosts and tie_breaker, as this writes."
+        ),
+    ] = None,
+    forms: Annotated[
+        str | None,
+        typer.Option(
+            help="What to compare, separated by commas: most_fields, best_fields, dismax (Solr's tie), cross_fields, "
+            "combined_fields (BM25F); all unless given."
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(help="Which of them is written; else most_fields, unless another is better by a standard error."),
+    ] = None,
+    measure: Annotated[str, typer.Option(help="What boosts are searched for and tested by.")] = "ndcg@10",
+    candidates: options.CandidatesFrom = "found",
+    top: options.Top = None,
+    judgements: options.Judgements = None,
+    language: options.Language = "english",
+    skip_unknown: options.SkipUnknown = False,
+    folds: Annotated[
+        int,
+        typer.Option(min=3, help="Parts the judged queries are cut into; each is ranked by boosts from the others."),
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="How the judged queries are cut into parts.")] = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn how much each field counts in a search engine's query, and whether that helps.
+
+    Fields are added up as engines do it. Each query is ranked by boosts learned from other queries.
+    The file has the boosts learned from all of them, and the requests of OpenSearch, Elasticsearch, Solr and Vespa.
+    """
+    from querywise.jobs.boosts import Learning, learn, write
+    from querywise.retrieval.boosts import FORMS
+    from querywise.runtime.files import check_writable
+
+    check_writable(out)
+    compared = FORMS if forms is None else tuple(each.strip() for each in forms.split(","))
+    asked = Learning(compared, form, measure, folds, seed)
+    how = retrieval_from(None, None, top, language=language, skip_unknown=skip_unknown, candidates=candidates)
+    with shown(quiet=quiet):
+        found = learn(data, how, asked, boosts, judgements)
+    write(found, out)
+    if as_json:
+        print_json(found.as_json())
+    elif not quiet:
+        _tell_boosts(found, asked.measure, out)
+
+
+def _tell_boosts(found: LearnedBoosts, measure: str, out: Path) -> None:
+    from querywise.display.words import p_in_words
+    from querywise.jobs.boosts import EQUAL, OWN, said
+    from querywise.report.terminal import plain_table
+    from querywise.retrieval.boosts import told
+
+    against = [EQUAL, OWN] if found.own is not None else [EQUAL]
+    rows = []
+    for name, each in found.every.items():
+        tests = [found.tests[name, other] for other in against]
+        p = [f"{test.found.difference:+.4f} ({p_in_words(test.p_holm)})" for test in tests]
+        rows.append([name, f"{found.equal[name].mean():.4f}", f"{found.learned[name].mean():.4f}", *p, told(each)])
+    yours = ["against yours"] if found.own is not None else []
+    say(plain_table(["", "equal boosts", "learned", "against equal", *yours, "boosts, of all queries"], rows))
+    if found.own is not None:
+        say(f"Yours: {measure} {found.own.mean():.4f}.")
+    say(said(found, measure), f"Written: {found.boosts.form}, in {out}")
+
+
+@command
+def adapt(
+    data: Annotated[
+        Path, typer.Argument(help="A text collection with queries and judgements, or the folder of an adapter.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write the adapter to; with --apply, the .npy file of vectors.")
+    ] = None,
+    vectors: options.VectorFolder = None,
+    embed: options.EmbedderName = None,
+    kind: Annotated[
+        str, typer.Option(help="auto chooses and moves queries only where that helps; linear or by-query always do.")
+    ] = "auto",
+    apply: Annotated[
+        Path | None, typer.Option(help="Query vectors in a .npy file, a row each, for the adapter to move.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Folder to write transform.py to, which moves vectors with numpy alone.")
+    ] = None,
+    skip_unknown: options.SkipUnknown = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Move query vectors to where the answers of similar judged queries are.
+
+    Documents keep their vectors: nothing is indexed again, and any vector engine takes the result.
+    With a text collection, trains an adapter. With the folder of an adapter, --apply moves vectors.
+    """
+    from querywise.jobs.adapt import check_export_folder, is_adapter, learn, read_adapter
+    from querywise.jobs.adapt import export as write_export
+    from querywise.storage import check_model_folder, save
+
+    if export is not None:
+        check_export_folder(export)
+    if is_adapter(data):
+        if vectors or embed:
+            raise DataError(f"{data}: this adapter has been trained; leave out --vectors and --embed.")
+        adapter = read_adapter(data)
+    else:
+        if apply is not None:
+            raise DataError(f"--apply {apply}: {data} is no adapter. Train one first, with --out.")
+        if out is None and export is None:
+            raise DataError("Nothing would be written: name a folder for the adapter with --out.")
+        if out is not None:
+            check_model_folder(out)
+        how = retrieval_from(vectors, embed, skip_unknown=skip_unknown)
+        with shown(quiet=quiet):
+            adapter, notes = learn(data, how, _kind(kind))
+        if out is not None:
+            save(adapter, out, notes=notes)
+    done: JsonObject = {} if out is None else {"out": str(out)}
+    if apply is not None or is_adapter(data):
+        done |= _applied(adapter, apply, out, exported=export is not None)
+    if export is not None:
+        write_export(adapter, export)
+        done["export"] = str(export)
+    _tell_adapted(adapter, done, as_json=as_json, quiet=quiet)
+
+
+def _kind(text: str) -> Kind:
+    if text == "linear":
+        return "linear"
+    if text == "by-query":
+        return "by-query"
+    if text != "auto":
+        raise DataError(f"--kind {text}: expected auto, linear or by-query.")
+    return "auto"
+
+
+def _applied(adapter: AdaptedVectors, queries: Path | None, out: Path | None, *, exported: bool) -> JsonObject:
+    """Write adapted vectors, if requested."""
+    from querywise.jobs.adapt import apply
+
+    if queries is None:
+        if out is not None:
+            raise DataError(f"--out {out}: this adapter has been trained. Name vectors to move with --apply.")
+        return {}
+    if out is None:
+        raise DataError(f"--apply {queries}: name the .npy file for the adapted vectors with --out.")
+    return {"vectors": apply(adapter, queries, out)}
+
+
+def _tell_adapted(adapter: AdaptedVectors, done: JsonObject, *, as_json: bool, quiet: bool) -> None:
+    from querywise.jobs.adapt import as_json as in_json
+    from querywise.jobs.adapt import p_value
+
+    if as_json:
+        print_json({**done, **in_json(adapter)})
+    elif not quiet:
+        p = p_value(adapter)
+        tested = "" if p is None else f" Paired t test: p {p:.2g}."
+        say(f"{adapter.said()}{tested} Judged queries that teach: {adapter.teachers_:,}.")
+        for name, what in (("vectors", "adapted vectors, saved"), ("out", "Saved in"), ("export", "Exported to")):
+            if name in done:
+                say(f"{done[name]:,} {what}" if name == "vectors" else f"{what} {done[name]}")

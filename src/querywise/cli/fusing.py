@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from querywise.data.judged import Candidates
     from querywise.data.judgements import Judgement
     from querywise.data.query_table import QueryTable
-    from querywise.data.runs import Run
+    from querywise.data.run_columns import Run
     from querywise.jobs.fuse import FusionResult
     from querywise.retrieval.reading import Retrieval
     from querywise.runtime.values import JsonObject
@@ -95,9 +95,9 @@ def fuse(
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
     from querywise.evaluation.tuning import without_hints
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
-    from querywise.jobs.origins import begun
     from querywise.measures.order import find_flavour
     from querywise.methods import current_name
+    from querywise.report.writing import begun
 
     measures = measures_from(measures, measure, quiet=quiet)
     find_flavour(flavour)

@@ -42,7 +42,7 @@ def rank(
     """
     from querywise.contracts.asking import missing_for
     from querywise.data.readers import open_features
-    from querywise.jobs.rank import check_scores_folder, in_rows, scores_of, write_scored
+    from querywise.jobs.evaluate import check_scores_folder, in_rows, scores_of, write_scored
     from querywise.measures.score_files import write_run, write_scores
     from querywise.runtime.files import check_writable
     from querywise.storage import load_ranker, version_of

@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from querywise.data.fields import FILE, Fields, read_fields
-from querywise.data.found_fields import Cell, find_fields, has_fields
+from querywise.data.fields import FILE, Cell, Fields, find_fields, has_fields, read_fields
 from querywise.data.frames import Table, is_table, rows_of_table
 from querywise.data.query_table import read_record
 from querywise.errors import DataError

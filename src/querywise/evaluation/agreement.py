@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.data.judgements import Grades
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate_run, own_order

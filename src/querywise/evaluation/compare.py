@@ -14,8 +14,8 @@ from querywise.data.folds import Fold
 from querywise.data.judged import Judged, LostData, concatenate
 from querywise.data.judgements import Grades
 from querywise.data.labels import require_same_labels
-from querywise.data.run_columns import run_columns
-from querywise.data.runs import Run, in_judged, runs_in
+from querywise.data.run_columns import Run, run_columns
+from querywise.data.runs import in_judged, runs_in
 from querywise.display.tables import Frame, as_frame
 from querywise.display.words import counted
 from querywise.errors import DataError

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades, grades_from
 from querywise.data.labels import checked_weights
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.display.tables import COLOURS, UP, Frame, as_frame, axes_or_new, finish, plain, table
 from querywise.display.words import counted
 from querywise.errors import DataError

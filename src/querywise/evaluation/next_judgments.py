@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.judgements import Grades
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.display.words import counted, p_in_words
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import own_order

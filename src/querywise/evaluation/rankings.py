@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.data.coverage import relevant_judged
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import own_order
 from querywise.evaluation.significance import paired_t_test

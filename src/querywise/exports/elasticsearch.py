@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from querywise.contracts.forms import Leaf, Linear, Split
-from querywise.exports import boosts
+from querywise.exports import field_queries
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.models import BM25_FACTOR, BM25_FIELD, Exported, NamedModel, Source, sources
 from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names, defined
@@ -142,5 +142,5 @@ goes; plugins that take an absent feature for "not below" rank it otherwise, so 
 
 
 _MODELS = StoredModels(Arithmetic(np.float32, floor32), write, _steps, "elasticsearch")
-TARGET = Target("Elasticsearch", _MODELS, fields=boosts.ELASTICSEARCH)
-OPENSEARCH = Target("OpenSearch", _MODELS, fields=boosts.OPENSEARCH)
+TARGET = Target("Elasticsearch", _MODELS, fields=field_queries.ELASTICSEARCH)
+OPENSEARCH = Target("OpenSearch", _MODELS, fields=field_queries.OPENSEARCH)

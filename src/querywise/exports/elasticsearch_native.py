@@ -16,7 +16,7 @@ import numpy as np
 
 from querywise.contracts.forms import Forest, Leaf, Linear, Split
 from querywise.errors import DataError
-from querywise.exports import boosts
+from querywise.exports import field_queries
 from querywise.exports.arithmetic import Arithmetic, floor32
 from querywise.exports.elasticsearch import computed
 from querywise.exports.models import Exported, NamedModel, sources
@@ -167,5 +167,5 @@ TARGET = Target(
     StoredModels(
         Arithmetic(np.float32, floor32, np.float64), write, _steps, "elasticsearch_native", no_sums=_NO_SUMS, least=0.0
     ),
-    fields=boosts.ELASTICSEARCH_NATIVE,
+    fields=field_queries.ELASTICSEARCH_NATIVE,
 )

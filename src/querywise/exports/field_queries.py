@@ -12,13 +12,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from querywise.data.collections import Document
 from querywise.data.fields import Fields
-from querywise.exports.target import FieldLayout, FieldQuery
+from querywise.exports.target import TEXT, ByFields, FieldLayout, FieldQuery
+from querywise.retrieval.boosts import BEST, COMBINED, CROSS, DISMAX, MOST, TIED, Boosts, as_text
 from querywise.retrieval.words import STOP_WORDS, Tokeniser
 from querywise.runtime.values import Json, JsonObject
 
@@ -239,3 +241,48 @@ def _numbers(layout: FieldLayout, number: str, boolean: str, date: str) -> Mappi
 def is_close(one: float, other: float) -> bool:
     """Whether an engine's value equals ours within one percent: engines store long lengths imprecisely."""
     return math.isclose(one, other, rel_tol=0.01, abs_tol=1e-6)
+
+
+def _opensearch(asked: Boosts) -> JsonObject | None:
+    """Return a multi_match; None for a form that OpenSearch lacks."""
+    if asked.form not in (MOST, BEST, CROSS):
+        return None
+    return _query("multi_match", asked, {"type": asked.form})
+
+
+def _elasticsearch(asked: Boosts) -> JsonObject | None:
+    """Return a multi_match, or combined_fields."""
+    return _query("combined_fields", asked, {}) if asked.form == COMBINED else _opensearch(asked)
+
+
+def _query(kind: str, asked: Boosts, more: JsonObject) -> JsonObject:
+    fields: list[Json] = [*as_text(asked.used)]
+    tie: JsonObject = {"tie_breaker": asked.tie} if asked.form in TIED else {}
+    return {"query": {kind: {"query": TEXT, **more, "fields": fields, **tie}}}
+
+
+def _solr_boosts(asked: Boosts) -> JsonObject | None:
+    """Return parameters of edismax, whose tie is per word: 1 sums them. None for a form that edismax lacks."""
+    if asked.form not in (MOST, DISMAX):
+        return None
+    tie = 1.0 if asked.form == MOST else asked.tie
+    return {"defType": "edismax", "q": TEXT, "q.op": "OR", "qf": " ".join(as_text(asked.used)), "tie": f"{tie:g}"}
+
+
+def _vespa(asked: Boosts) -> JsonObject | None:
+    """Return a rank profile; None for forms per word, which a profile cannot express."""
+    if asked.form not in (MOST, BEST):
+        return None
+    parts = [f"{boost:g} * bm25({name})" for name, boost in asked.used.items()]
+    total = " + ".join(parts)
+    if asked.form == BEST:
+        best = reduce(lambda first, second: f"max({first}, {second})", parts)
+        total = f"{1 - asked.tie:g} * {best} + {asked.tie:g} * ({total})"
+    return {"rank_profile": f"rank-profile boosts {{\n    first-phase {{\n        expression: {total}\n    }}\n}}\n"}
+
+
+OPENSEARCH = ByFields(_opensearch, in_lucene, for_plugin)
+ELASTICSEARCH = ByFields(_elasticsearch, in_lucene, for_plugin)
+ELASTICSEARCH_NATIVE = ByFields(None, in_lucene, for_native)
+SOLR = ByFields(_solr_boosts, in_solr, for_solr)
+VESPA = ByFields(_vespa, None, for_vespa)

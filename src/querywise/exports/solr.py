@@ -12,7 +12,7 @@ import numpy as np
 
 from querywise.contracts.forms import Leaf, Linear, Split
 from querywise.errors import DataError
-from querywise.exports import boosts
+from querywise.exports import field_queries
 from querywise.exports.arithmetic import Arithmetic, floor32
 from querywise.exports.models import BM25_FACTOR, BM25_FIELD, Exported, NamedModel, Source, sources
 from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names, defined
@@ -158,5 +158,5 @@ curl "$URL/$COLLECTION/query" --data-urlencode 'keywords=jaguar' \\
 TARGET = Target(
     "Solr",
     StoredModels(Arithmetic(np.float32, _highest_low), write, _steps, "solr", "--url URL --collection SCRATCH"),
-    fields=boosts.SOLR,
+    fields=field_queries.SOLR,
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from querywise.contracts.forms import Forest, Leaf, Linear, Runnable, Split
 from querywise.errors import DataError
-from querywise.exports import boosts
+from querywise.exports import field_queries
 from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.models import BM25_FIELD, Exported, Source, sources
 from querywise.exports.target import (
@@ -329,5 +329,5 @@ TARGET = Target(
         "them. The model was trained on each run's own list, with 0 for what it did not find: scores differ, most for "
         "documents that one run alone found.",
     ),
-    boosts.VESPA,
+    field_queries.VESPA,
 )

@@ -11,7 +11,7 @@ from scipy.special import stdtr
 
 from querywise.data.vectors import as_vectors, read_npy
 from querywise.errors import DataError
-from querywise.exports.transform import SCRIPT, TABLES, transform_files
+from querywise.exports.writing import SCRIPT, TABLES, transform_files
 from querywise.retrieval.adapted_vectors import AdaptedVectors, Kind
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.retrieval.reading import Retrieval, indexed_text, retrieval_notes

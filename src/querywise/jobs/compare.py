@@ -12,7 +12,8 @@ from querywise.clicks.held_out import HeldOut, twins_in
 from querywise.data.folds import Folds
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades, read_grades
-from querywise.data.runs import Run, is_run, read_run, scores_in
+from querywise.data.run_columns import Run
+from querywise.data.runs import is_run, read_run, scores_in
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline
 from querywise.evaluation.debiasing import debiasing
@@ -24,13 +25,12 @@ from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit, without_hints
 from querywise.explanations.importance import reasons
-from querywise.jobs.origins import ended
 from querywise.measures.formulas import find_measures
 from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.single import GivenScores
 from querywise.report.contents import Origin, Titles
-from querywise.report.writing import check_report_folder, write_report
+from querywise.report.writing import check_report_folder, ended, write_report
 from querywise.retrieval.adapting import plain_fold
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked

@@ -29,11 +29,10 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
 from querywise.explanations.importance import reasons
 from querywise.jobs.first_use import beside
-from querywise.jobs.origins import ended
 from querywise.methods import METHODS
 from querywise.report.contents import Origin
 from querywise.report.terminal import answers_table, classes_table, comparison_table, examples_table
-from querywise.report.writing import write_report
+from querywise.report.writing import ended, write_report
 from querywise.retrieval.adapting import Adaptation
 from querywise.retrieval.embedders.lsa import with_projection
 from querywise.retrieval.embedding import query_vector, with_embedded
@@ -60,7 +59,7 @@ KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SERVED = "blend"  # the method to try first
 EMBEDDER = "lsa"  # needs nothing but the documents
 _SMALL = "email"  # a package with queries of every kind
-_KERNELS = ("retrieval.score_kernels.add_high", "learners.ranksvm.local_kernels.factorise")  # of a text, of training
+_KERNELS = ("retrieval.kernels.add_high", "learners.ranksvm.local_kernels.factorise")  # of a text, of training
 QUERY = "open a zip file"  # the first search
 _TIMES = "demo.json"  # in the folder of cached files
 _KINDS = [f"{methods}-{folds}" for methods in ("few", "all") for folds in range(1, 6)]  # of runs that are timed

@@ -19,15 +19,14 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Judgement
 from querywise.data.normalisation import ENGINE_NORMALISATIONS, NORMALISATIONS
 from querywise.data.query_table import json_line
-from querywise.data.run_columns import run_columns
-from querywise.data.runs import Run, judge
+from querywise.data.run_columns import Run, run_columns
+from querywise.data.runs import judge
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Explain, Fit
 from querywise.evaluation.tuning import TunedFit, cross_validate
 from querywise.explanations.importance import reasons
-from querywise.jobs.origins import ended
 from querywise.measures.formulas import average_precision, find_measure, find_measures, ndcg
 from querywise.measures.score_files import write_run
 from querywise.methods import METHODS, Method
@@ -35,7 +34,7 @@ from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.fusion import Borda, CombMNZ, CombSUM, EqualWeights, Fusion, ReciprocalRank
 from querywise.rankers.wrappers import OnRuns
 from querywise.report.contents import Origin
-from querywise.report.writing import write_report
+from querywise.report.writing import ended, write_report
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.progress import doing

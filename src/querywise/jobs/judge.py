@@ -24,7 +24,8 @@ import numpy as np
 from querywise.data.collections import Document, read_collection
 from querywise.data.judgements import write_judgements
 from querywise.data.query_table import json_line, read_object
-from querywise.data.runs import Run, read_runs
+from querywise.data.run_columns import Run
+from querywise.data.runs import read_runs
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import own_order

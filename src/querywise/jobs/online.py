@@ -14,8 +14,7 @@ from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.online.off_policy import PolicyEstimate, estimates
 from querywise.online.outcomes import Noted, logged_pages, read_draws
-from querywise.online.sequential import ALPHA, win_rates
-from querywise.online.verdict import Contest, Verdict, verdict_of
+from querywise.online.verdict import ALPHA, Contest, Verdict, verdict_of, win_rates
 from querywise.report.charts import Chart, line_chart
 from querywise.runtime.files import parse_json, read_text
 from querywise.runtime.values import Json, JsonObject, has_type

@@ -11,7 +11,7 @@ import numpy as np
 
 from querywise.data.judged import Candidates
 from querywise.data.parquet.tables import read_scored
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.measures.order import ScoreOrder, check_scores, order
 from querywise.runtime.arrays import Floats

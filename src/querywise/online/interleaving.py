@@ -11,7 +11,7 @@ import hashlib
 import math
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import lt
 from typing import NamedTuple
 
@@ -56,17 +56,22 @@ def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None =
     while len(teams) < most:
         waiting = []
         for team, ranking in enumerate(rankings):
-            places[team] = place = _next(ranking, places[team], teams)
-            if place < len(ranking):
+            place, end = places[team], len(ranking)
+            while place < end and ranking[place] in teams:
+                place += 1
+            places[team] = place
+            if place < end:
                 waiting.append(team)
         if not waiting:
             break
         credited = credited and len(waiting) == len(rankings)
         while waiting and len(teams) < most:
             team = waiting.pop(next(random) * len(waiting) >> 32)
-            place = _next(rankings[team], places[team], teams)
-            if place < len(rankings[team]):  # otherwise it ran out within the round
-                teams[rankings[team][place]] = team if credited else None
+            place, ranking = places[team], rankings[team]
+            while place < len(ranking) and ranking[place] in teams:
+                place += 1
+            if place < len(ranking):  # otherwise it ran out within the round
+                teams[ranking[place]] = team if credited else None
     for ranking in rankings:
         for document in ranking:
             if top is not None and len(teams) >= top:
@@ -129,13 +134,6 @@ def _settled(ranks: Sequence[Sequence[float]], place: int, used: Sequence[int]) 
         used: how many of each ranking's first documents are in the list.
     """
     while place < len(ranks) and any(map(lt, ranks[place], used)):
-        place += 1
-    return place
-
-
-def _next(ranking: Sequence[str], place: int, taken: Container[str]) -> int:
-    """Return the position, from `place` on, of the best document that is not taken."""
-    while place < len(ranking) and ranking[place] in taken:
         place += 1
     return place
 

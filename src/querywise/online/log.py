@@ -2,25 +2,34 @@
 
 Every service writes its own files, so that several can share a folder. Waiting lines are written together, flushed to
 disk, and only then acknowledged. A line is either complete or absent: the remains of a failed write are cut off, and
-an unfinished last line of a killed process is not read.
+an unfinished last line of a killed process is not read. Impression ids are signed, so that nobody else can make one,
+and contain everything needed to draw the list again.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
+import hashlib
+import hmac
+import json
 import logging
+import math
 import os
+import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from querywise.data.click_files import GROWING, PACKED, events_of
 from querywise.errors import DataError
+from querywise.online.interleaving import DEPTH, Draw, interleave, propensities
 from querywise.runtime.files import (
     OutputFolder,
     append_bytes,
@@ -31,6 +40,145 @@ from querywise.runtime.files import (
 )
 from querywise.runtime.locks import locked
 from querywise.runtime.threads import DaemonThreadPool
+from querywise.runtime.values import Json
+
+LONGEST = 400  # characters
+ARM = r"[A-Za-z0-9_-]{1,60}"
+_ID = re.compile(rf"([0-9a-f]{{16}})\.([0-9a-f]{{1,12}})\.({ARM}(?:~{ARM})*)\.([A-Za-z0-9_-]{{22}})", re.ASCII)
+
+
+class ImpressionId(NamedTuple):
+    """The content of an id: the seed of the draw, when it was first made, and the names of the rankings."""
+
+    seed: bytes
+    seconds: int
+    arms: tuple[str, ...]
+
+    def signed(self, key: bytes) -> str:
+        """Format the signed id.
+
+        >>> ImpressionId(bytes(8), 1, ("a", "b")).signed(b"key")
+        '0000000000000000.1.a~b.2W8v90iW50pnzvqFfQoAqA'
+        """
+        text = f"{self.seed.hex()}.{self.seconds:x}.{'~'.join(self.arms)}"
+        return f"{text}.{_signature(text, key)}"
+
+
+def read_id(text: str, key: bytes | None) -> ImpressionId | None:
+    """Parse an id; return None unless it was signed with the key. If `key` is None, the signature is not checked."""
+    found = _ID.fullmatch(text) if len(text) <= LONGEST else None
+    if found is None:
+        return None
+    signed = text.rpartition(".")[0]
+    if key is not None and not hmac.compare_digest(_signature(signed, key), found[4]):
+        return None
+    return ImpressionId(bytes.fromhex(found[1]), int(found[2], 16), tuple(found[3].split("~")))
+
+
+def seed_of(key: bytes, session: str | None, query: str, arms: Sequence[str]) -> bytes:
+    """Return the seed of a draw: the same whenever a session repeats a query; random without a session."""
+    if session is None:
+        return os.urandom(8)
+    said = b"\0".join(each.encode(errors="surrogatepass") for each in ("draw", session, query, *arms))
+    return hmac.digest(key, said, "sha256")[:8]
+
+
+def pseudonym(key: bytes, session: str) -> str:
+    """Return a session's name in the log, from which only the owner of the key can tell the session."""
+    return hmac.digest(key, b"session\0" + session.encode(errors="surrogatepass"), "sha256").hex()[:16]
+
+
+def share_of(seed: bytes) -> float:
+    """Return a number from 0 to 1 derived from a seed, independent of the draw, to compare with a traffic share."""
+    return int.from_bytes(hashlib.sha256(b"share" + seed).digest()[:7], "big") / 2**56
+
+
+def _signature(text: str, key: bytes) -> str:
+    return base64.urlsafe_b64encode(hmac.digest(key, text.encode(), "sha256")[:16]).decode().rstrip("=")
+
+
+WINDOW_SECONDS = 30 * 60  # after an impression, in which its clicks count
+_WITH_CHANCES = 10  # positions with computed and logged probabilities: those of a first page
+
+
+class Shown(NamedTuple):
+    """An interleaved list that was shown: its id, the draw and its rankings, and the session.
+
+    Attributes:
+        text: The query's text, or its id.
+        kind: The query's class.
+        far: Whether it is far from all training queries; None if unknown.
+        session: A pseudonym.
+
+    """
+
+    id: ImpressionId
+    rankings: Sequence[Sequence[str]]
+    draw: Draw
+    text: str
+    kind: str | None = None
+    far: bool | None = None
+    session: str | None = None
+
+    def record(self, signed: str) -> bytes:
+        """Format the line of the log, with the probabilities of documents at their positions."""
+        documents = self.draw.documents[:DEPTH]
+        chances = propensities(self.rankings, documents[:_WITH_CHANCES])
+        attributes: dict[str, Json] = {
+            "draw": self.id.seed.hex(),
+            "arms": list(self.id.arms),
+            "teams": list(self.draw.teams[:DEPTH]),
+            "propensities": [None if math.isnan(each) else round(each, 9) for each in chances],
+        }
+        known = {"class": self.kind, "far": self.far}
+        attributes |= {name: value for name, value in known.items() if value is not None}
+        content: dict[str, Json] = {
+            "query_id": signed,
+            "user_query": self.text,
+            "timestamp": _written(self.id.seconds),
+            "application": "querywise",
+            "query_response_hit_ids": list(documents),
+            "query_attributes": attributes,
+        }
+        return _line(content | ({} if self.session is None else {"client_id": self.session}))
+
+
+def draw_once(
+    key: bytes, rankings: Mapping[str, Sequence[str]], query: str, session: str | None, top: int | None
+) -> Shown:
+    """Interleave named rankings for a query: a session that repeats the query gets the same list."""
+    arms = tuple(rankings)
+    seed = seed_of(key, session, query, arms)
+    lists = list(rankings.values())
+    who = None if session is None else pseudonym(key, session)
+    return Shown(ImpressionId(seed, int(time.time()), arms), lists, interleave(lists, seed, top), query, session=who)
+
+
+def is_drawn(key: bytes, share: float, query: str, session: str | None) -> bool:
+    """Whether a query is in the experiment, at this share of traffic; consistent for repeats within a session."""
+    return share >= 1 or share_of(seed_of(key, session, query, ("share",))) < share
+
+
+def click_record(id_: str, document: str, action: str, position: int | None, when: float) -> bytes:
+    """Format the line of the log for a click, or another action, at `when` seconds since 1970."""
+    where: dict[str, Json] = {"object": {"object_id": document}}
+    if position is not None:
+        where["position"] = {"ordinal": position}
+    return _line({"action_name": action, "query_id": id_, "timestamp": _written(when), "event_attributes": where})
+
+
+def is_arm(name: str) -> bool:
+    """Whether a ranking can have this name in an id."""
+    return re.fullmatch(ARM, name, re.ASCII) is not None
+
+
+def _written(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _line(content: Mapping[str, Json]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
 
 MOST_BYTES = 10_000_000_000  # of a folder
 FILE_BYTES = 50_000_000  # size at which another file is begun, and this one packed as Parquet

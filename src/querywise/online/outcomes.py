@@ -15,11 +15,9 @@ import numpy as np
 
 from querywise.data.click_files import is_event_log, logged_events
 from querywise.errors import DataError
-from querywise.online.impression_ids import ImpressionId, read_id
 from querywise.online.interleaving import credits_of
-from querywise.online.log import key_of
+from querywise.online.log import WINDOW_SECONDS, ImpressionId, key_of, read_id
 from querywise.online.off_policy import page_weights
-from querywise.online.records import WINDOW_SECONDS
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Json, is_finite_number

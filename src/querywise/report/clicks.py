@@ -11,7 +11,7 @@ import numpy as np
 from querywise.clicks.identifiable import Knowledge
 from querywise.clicks.impressions import Impressions
 from querywise.clicks.judgments import Judgments
-from querywise.clicks.quality import Quality
+from querywise.clicks.models import Quality
 from querywise.report.charts import ChartRow, Mark, row_chart
 from querywise.runtime.arrays import Ints
 

@@ -1,12 +1,16 @@
-"""A report on disk: HTML, Markdown, LaTeX, CSV, JSON and figures, in one folder."""
+"""A report on disk: HTML, Markdown, LaTeX, CSV, JSON and figures, in one folder; and its origin."""
 
 from __future__ import annotations
 
 import csv
 import io
+import platform
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from querywise.display.words import without_controls
@@ -15,10 +19,12 @@ from querywise.evaluation.findings import Findings, as_json
 from querywise.evaluation.rankings import nearest_distances, query_texts, relevant_documents, run_of, titles_needed
 from querywise.evaluation.resume import file_name
 from querywise.measures.score_files import unfit_for_runs, write_runs
-from querywise.report.contents import Origin, Titles, contents, files_of
+from querywise.methods.table import METHODS
+from querywise.report.contents import Origin, Titles, contents, files_of, shown_command
 from querywise.report.html import RANKINGS, Page, query_data
 from querywise.report.sections import Section
 from querywise.report.tables import Table, plain_markdown
+from querywise.retrieval.reading import collection_from, is_collection
 from querywise.runtime.files import atomic_text, make_folder, refuse_link, refused_if_not_written
 from querywise.runtime.values import json_text
 
@@ -170,3 +176,42 @@ def _csv(rows: Iterable[list[str]]) -> str:
 def _write(path: Path, text: str) -> None:
     with atomic_text(path) as out:
         out.write(without_controls(text))
+
+
+_PACKAGES = ("querywise", "numpy", "scipy", "lightgbm")
+
+
+def begun(command: str, data: str, note: str = "") -> Origin:
+    """Return the origin of a report whose run begins now, for the running `command`, such as `compare`."""
+    typed = shown_command(["querywise", *sys.argv[1:]]) if sys.argv[1:2] == [command] else ""
+    methods = {name: each.description for name, each in METHODS.items()}
+    return Origin(data, typed, _versions(), datetime.now(UTC), note=note, methods=methods)
+
+
+def ended(origin: Origin | None) -> Origin | None:
+    """Return the origin with the duration of its run, which has ended."""
+    if origin is None or origin.date is None:
+        return origin
+    return replace(origin, seconds=(datetime.now(UTC) - origin.date).total_seconds())
+
+
+def titles_of(data: Path) -> Titles | None:
+    """Return a function that looks up titles of documents in a text collection; None for other data."""
+    if not is_collection(data):
+        return None
+
+    def titles(ids: Collection[str]) -> Mapping[str, str]:
+        documents = collection_from(data).documents()
+        return {each.id: each.title for each in documents if each.id in ids and each.title}
+
+    return titles
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {**found, "Python": platform.python_version()}

@@ -2,7 +2,7 @@
 
 Only this module uses usearch (the extra `usearch`). The graph only preselects documents: the caller computes their
 similarities and orders them. Documents are added one after another, in one thread, so the same vectors give the same
-graph.
+graph. A stored graph is validated byte by byte before usearch reads it: usearch trusts its input.
 """
 
 from __future__ import annotations
@@ -16,13 +16,100 @@ import numpy as np
 
 from querywise.data.vectors import Numbers
 from querywise.errors import DataError, ModelFileError
-from querywise.retrieval.graph_content import LINKS, check_content, check_vectors, unsound
-from querywise.runtime.arrays import Bytes, Floats, Ints, Singles
+from querywise.runtime.arrays import Bytes, Floats, Halves, Ints, Singles
+from querywise.runtime.compiled import compiled
 from querywise.runtime.progress import track
 from querywise.runtime.threads import available_cores, checkpoint
 
 if TYPE_CHECKING:
     from usearch.index import Index as UsearchIndex
+
+LINKS, BASE_LINKS = 16, 32  # of a document on upper levels, and on the lowest
+_HEAD, _SIZES = 64, 40
+_NODE, _BASE, _UPPER = 10, 4 + 4 * BASE_LINKS, 4 + 4 * LINKS  # bytes
+_KINDS = bytes((99, 12, 14, 15))  # cosine, half precision, uint64 numbers, uint32 positions
+_HIGHEST = 64
+_CHECKED_AT_ONCE = 10_000  # vectors checked at a time
+_FAR = 0.02  # more than the rounding error of half precision for unit vectors
+
+
+def check_content(content: Bytes, documents: Ints, dimension: int) -> Halves:
+    """Return the vectors in a graph. Raise ModelFileError if it is invalid or has other documents."""
+    count, row = len(documents), 2 * dimension
+    begin = 8 + count * row + _HEAD + _SIZES
+    if len(content) < begin + count * (2 + _NODE + _BASE) or content[:8].view(np.uint32).tolist() != [count, row]:
+        raise unsound("it has another number of documents or another dimension")
+    head = content[begin - _HEAD - _SIZES : begin - _SIZES]
+    counts = np.frombuffer(head[17:41].tobytes(), np.uint64)
+    if bytes(head[:7]) != b"usearch" or bytes(head[13:17]) != _KINDS or counts.tolist() != [count, 0, dimension]:
+        raise unsound("its head is not that of a graph made here")
+    _check_links(content[begin - _SIZES :], documents)
+    vectors = content[8 : 8 + count * row].view(np.float16).reshape(count, dimension)
+    if not all(
+        np.isfinite(vectors[first : first + _CHECKED_AT_ONCE]).all() for first in range(0, count, _CHECKED_AT_ONCE)
+    ):
+        raise unsound("its vectors have numbers that are not finite")
+    return vectors
+
+
+def _check_links(content: Bytes, documents: Ints) -> None:
+    """Raise ModelFileError for links that lead outside, inconsistent levels, or other documents."""
+    count = len(documents)
+    sizes = np.frombuffer(content[:_SIZES].tobytes(), np.int64)
+    levels = np.frombuffer(content[_SIZES : _SIZES + 2 * count].tobytes(), np.int16).astype(np.int64)
+    if sizes[:3].tolist() != [count, LINKS, BASE_LINKS] or (count and not 0 <= sizes[4] < count):
+        raise unsound("its sizes do not fit")
+    if count and not (levels.min() >= 0 and levels.max() < _HIGHEST and sizes[3] == levels.max() == levels[sizes[4]]):
+        raise unsound("its levels do not fit")
+    starts = np.concatenate([[0], np.cumsum(_NODE + _BASE + levels * _UPPER)]) + _SIZES + 2 * count
+    if starts[-1] != len(content):
+        raise unsound("it is cut short or has more than it should")
+    wrong = firstunsound(content, starts, levels, documents)
+    if wrong >= 0:
+        raise unsound(f"what it says of document {documents[wrong]} does not fit")
+
+
+def check_vectors(held: Halves, units: Singles) -> None:
+    """Raise ModelFileError for a graph of vectors other than the index's."""
+    if len(held) and float(np.abs(held - units).max()) > _FAR:
+        raise unsound("it was made of other vectors")
+
+
+def unsound(why: str) -> ModelFileError:
+    """Return an error that says why a graph cannot be used, and what to do."""
+    return ModelFileError(
+        f"The graph for approximate search that is kept with this index cannot be used: {why}. Make the index anew."
+    )
+
+
+@compiled
+def _number(content: Bytes, place: int, width: int) -> int:
+    found = np.int64(0)
+    for byte in range(width):
+        found |= np.int64(content[place + byte]) << (8 * byte)
+    return int(found)
+
+
+@compiled
+def firstunsound(content: Bytes, starts: Ints, levels: Ints, documents: Ints) -> int:
+    """Return the first position with an invalid number, level or links; −1 if there is none."""
+    for place in range(len(levels)):
+        at = starts[place]
+        if _number(content, at, 8) != documents[place] or _number(content, at + 8, 2) != levels[place]:
+            return place
+        at += _NODE
+        for level in range(levels[place] + 1):
+            most = BASE_LINKS if level == 0 else LINKS
+            count = _number(content, at, 4)
+            if count > most:
+                return place
+            for link in range(count):
+                target = _number(content, at + 4 + 4 * link, 4)
+                if target >= len(levels) or levels[target] < level:
+                    return place
+            at += 4 + 4 * most
+    return -1
+
 
 NAME = "usearch"
 _INSTALL = "pip install 'querywise[usearch]'"

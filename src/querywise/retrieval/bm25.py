@@ -30,7 +30,7 @@ def search(index: Index, text: str, *, top: int = 100, smoothing: Smoothing | No
     """
     if top < 1:
         raise DataError(f"top={top}: expected the number of documents to find, from 1 up.")
-    from querywise.retrieval.search_kernels import find_best
+    from querywise.retrieval.kernels import find_best
 
     field = index.fields["both"]
     weights = bm25_weights(field, smoothing or USUAL)

@@ -116,7 +116,7 @@ class Field:
 
     def counts_of(self, terms: Sequence[int], documents: Ints) -> Floats:
         """Return how often each of some terms (−1 for unknown ones) occurs in each of some documents."""
-        from querywise.retrieval.score_kernels import find_cells
+        from querywise.retrieval.kernels import find_cells
 
         own, table = self.checked, np.zeros((len(documents), len(terms)))
         asked = np.array(terms, np.int64), for_kernels(np.asarray(documents, np.int64))

@@ -72,7 +72,7 @@ def field_features(index: Index, text: str, documents: Ints, smoothing: Smoothin
 
 def _of_words(index: Index, known: IndexedFields, text: str, documents: Ints, smoothing: Smoothing) -> Floats:
     """Return the columns of every field with words, and of all such fields together."""
-    from querywise.retrieval.field_kernels import meet
+    from querywise.retrieval.kernels import meet
 
     specs = [each for each in known.fields.specs if each.has_words]
     if not specs:

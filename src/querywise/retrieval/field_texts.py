@@ -52,7 +52,7 @@ class IndexedFields:
     @cached_property
     def measured(self) -> tuple[_Counts, _Counts, Floats]:
         """By field: document lengths, document frequencies of terms, and the mean length, all without stop words."""
-        from querywise.retrieval.field_kernels import measure
+        from querywise.retrieval.kernels import measure
 
         fields = len(self.fields.words)
         lengths = np.zeros((fields, len(self.numbers)), np.int32)

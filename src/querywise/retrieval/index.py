@@ -1,6 +1,7 @@
 """An index of documents: the postings of each field, in arrays that can be memory-mapped.
 
-It is built in one pass over the documents; the same documents give the same bytes.
+It is built in one pass over the documents; the same documents give the same bytes. Models trained on
+an index share its language.
 """
 
 from __future__ import annotations
@@ -409,3 +410,25 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if not sound or not is_sealed(manifest):
         raise ModelFileError(f"{file}: damaged. Make the index anew with `querywise index`.")
     return manifest
+
+
+_NOTE, _NONE = "language", "none"
+
+
+def language_notes(index: Index) -> JsonObject:
+    """Return a model's note on an index's language."""
+    return {_NOTE: index.tokeniser.language or _NONE}
+
+
+def require_language(index: Index, notes: JsonObject, model: str) -> None:
+    """Raise DataError if an index's language is not the model's; a model trained on files has no language.
+
+    `notes` are the model's; `model` is its name in messages.
+    """
+    found = index.tokeniser.language or _NONE
+    trained = notes.get(_NOTE, found)
+    if trained != found:
+        raise DataError(
+            f"{model} was trained on text with the stemmer {trained}, and this index was made with the stemmer {found}"
+            f". Make the index anew in the language {trained}."
+        )

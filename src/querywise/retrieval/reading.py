@@ -27,9 +27,8 @@ from querywise.retrieval.embedders.named import check_name, find_embedder
 from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, query_embedders, with_embedded
 from querywise.retrieval.features import BOTH, CANDIDATES, FOUND, JUDGED, judged_candidates
 from querywise.retrieval.field_texts import with_fields
-from querywise.retrieval.index import Index, build_index
+from querywise.retrieval.index import Index, build_index, language_notes
 from querywise.retrieval.indexed_vectors import known_embedders, side_by_side, vectors_of, with_usearch, with_vectors
-from querywise.retrieval.language import language_notes
 from querywise.retrieval.side_by_side import queries_of
 from querywise.retrieval.stdlib import NAME, stdlib_collection
 from querywise.retrieval.twins import check_group_by, grouped_by

@@ -9,7 +9,7 @@ import numpy as np
 
 from querywise.data.collections import Collection
 from querywise.data.query_table import QueryTable
-from querywise.data.runs import Run
+from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import bm25
 from querywise.retrieval.index import Index

@@ -159,9 +159,9 @@ def _write_high_level(
 @cache
 def _kernels() -> ModuleType:
     """Import and return the kernels, which load numba."""
-    from querywise.retrieval import score_kernels
+    from querywise.retrieval import kernels
 
-    return score_kernels
+    return kernels
 
 
 def bm25_weights(field: Field, smoothing: Smoothing) -> Floats:

@@ -30,9 +30,8 @@ from querywise.retrieval.embedding import (
     require_trained,
 )
 from querywise.retrieval.features import BOTH, TOP, Depths, candidates_for, feature_names, moved_by, trained_depths
-from querywise.retrieval.index import Index
+from querywise.retrieval.index import Index, require_language
 from querywise.retrieval.indexed_vectors import has_vectors, known_embedders, vectors_of
-from querywise.retrieval.language import require_language
 from querywise.retrieval.scores import BM25
 from querywise.retrieval.search import answer
 from querywise.runtime.arrays import Floats, Ints

@@ -17,9 +17,7 @@ from querywise.contracts.answers import Answer
 from querywise.data.judged import Candidates
 from querywise.errors import DataError, QuerywiseError
 from querywise.measures.order import order
-from querywise.online.impression_ids import read_id
-from querywise.online.log import EventLog
-from querywise.online.records import WINDOW_SECONDS, click_record, draw_once, is_arm, is_drawn
+from querywise.online.log import WINDOW_SECONDS, EventLog, click_record, draw_once, is_arm, is_drawn, read_id
 from querywise.runtime.arrays import Floats
 from querywise.service.experiment import Experiment, LastHour
 from querywise.service.limits import Limits
@@ -141,8 +139,8 @@ class Online:
             _, theirs = other.answer(candidates)
         except QuerywiseError:
             return None
-        orders = [order(scores, candidates.starts).tolist() for scores in (answered[1], theirs)]
-        lists = [[candidates.document_label(row) for row in best[:show]] for best in orders]
+        orders = [order(scores, candidates.starts)[:show].tolist() for scores in (answered[1], theirs)]
+        lists = [[candidates.document_label(row) for row in best] for best in orders]
         arms = dict(zip(_names(model, other), lists, strict=True))
         return self.shown(arms, query, session, show, far=_is_far(answered[0]))
 

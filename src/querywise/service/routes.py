@@ -23,7 +23,7 @@ from querywise.contracts.answers import Answer, adapter_of
 from querywise.errors import QuerywiseError
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.adapted_vectors import AdaptedVectors
-from querywise.retrieval.descriptions import descriptions
+from querywise.retrieval.features import descriptions
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import checkpoint
 from querywise.runtime.values import JsonObject
