@@ -16,7 +16,7 @@ class BadRequestError(Exception):
 
 
 def words_in(text: str) -> set[str]:
-    """Words as an analyser finds them: letters and digits, in small letters."""
+    """Words as an analyser finds them: letters and digits, in lowercase letters."""
     return set(re.findall(r"\w+", text.lower()))
 
 

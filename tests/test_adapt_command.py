@@ -48,7 +48,7 @@ def test_it_says_what_was_chosen_and_what_it_gains(place: Path) -> None:
     said = (place / "said.txt").read_text()
     assert adapter.said() in said
     assert "Paired t test: p " in said
-    assert "Judged queries that teach: 120." in said
+    assert "Judged queries used for training: 120." in said
     assert "Saved in adapter\nExported to exported\n" in said
     assert read_manifest(place / "adapter").notes["queries"] == 120
 

@@ -146,10 +146,10 @@ def test_other_vectors_take_the_graph_away() -> None:
 def test_a_graph_of_other_vectors_is_refused() -> None:
     made, other = with_usearch(indexed()), with_usearch(indexed(seed=7))
     mixed = replace(made, extra=made.extra | {"vectors.usearch": other.extra["vectors.usearch"]})
-    with pytest.raises(ModelFileError, match=r"it was made of other vectors\. Make the index anew"):
+    with pytest.raises(ModelFileError, match=r"it was made from other vectors\. Rebuild the index"):
         vectors_of(mixed)
     nameless = replace(made, notes={})
-    with pytest.raises(ModelFileError, match="is not what was kept"):
+    with pytest.raises(ModelFileError, match="does not match the stored one"):
         vectors_of(nameless)
 
 
@@ -159,7 +159,7 @@ def test_vectors_that_are_not_finite_or_of_other_lengths_are_refused(array: str,
     made = with_usearch(indexed()) if graph else indexed()
     changed = np.array(made.extra[array], dtype=np.float64)
     changed.flat[17] = value
-    with pytest.raises(ModelFileError, match=r"do not fit its documents\. Make the index anew"):
+    with pytest.raises(ModelFileError, match=r"do not fit its documents\. Rebuild the index"):
         vectors_of(replace(made, extra=made.extra | {array: changed}))
 
 

@@ -177,7 +177,7 @@ def test_it_is_saved_with_its_weights(tmp_path: Path) -> None:
         (Blend([FIRST], scores="softmax"), r"scores='softmax'\) is unknown. Known: standard, rank"),  # type: ignore[arg-type]
         (Blend([FIRST], weights="best"), r"weights='best'\) is unknown. Known: equal, learned"),  # type: ignore[arg-type]
         (Blend([FIRST], shrinkage=1.5), "shrinkage=1.5"),
-        (Blend([FIRST], measure="mrr"), "measure='mrr' cannot be learned by"),
+        (Blend([FIRST], measure="mrr"), "measure='mrr' cannot be optimized"),
     ],
 )
 def test_what_cannot_be_blended_is_refused(ranker: Blend, words: str) -> None:

@@ -175,7 +175,7 @@ def test_it_clearly_beats_the_best_feature(build: Callable[[], Any]) -> None:
         (AdaRank(patience=0), "patience=0"),
         (AdaRank(measure="dcg"), "Known: map, ndcg or ndcg@k"),
         (AdaRank(measure="infap"), "Unknown measure 'infap'"),
-        (AdaRank(measure="bpref"), "measure='bpref' cannot be learned by"),
+        (AdaRank(measure="bpref"), "measure='bpref' cannot be optimized"),
         (AdaRank(measure=3), "Known: map, ndcg or ndcg@k"),  # type: ignore[arg-type]
         (AdaRank(scale="rank"), "Known: 'standard', 'none'"),  # type: ignore[arg-type]
         (MultipleHyperplanes(-1.0), "must be a positive number"),

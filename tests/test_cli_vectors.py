@@ -149,7 +149,7 @@ def test_a_model_is_refused_an_index_of_another_language(place: Path, tmp_path: 
     said = refused(call(place, "search", tmp_path / "english", "apple", "--model", tmp_path / "m"))
 
     assert "was trained on text with the stemmer german, and this index was made with the stemmer english" in said
-    assert "Make the index anew in the language german." in said
+    assert "Rebuild the index in the language german." in said
     assert json.loads(run(place, "search", tmp_path / "german", "apple", "--model", tmp_path / "m", "--json"))
     assert "There is no stemmer for 'klingon'" in refused(call(place, "compare", "docs", "--language", "klingon"))
 
@@ -231,7 +231,7 @@ def test_fusing_a_collection_embeds_it_by_name(place: Path) -> None:
 def test_vectors_to_fuse_belong_to_a_collection(place: Path) -> None:
     for option, value in (("--vectors", "vectors"), ("--embed", "lsa")):
         said = refused(call(place, "fuse", "a.trec", "b.trec", option, value, "--out", "new"))
-        assert f"{option} makes a run of a text collection; name the collection with --collection." in said
+        assert f"{option} makes a run from a text collection; name the collection with --collection." in said
 
 
 # An index from anybody names an address

@@ -207,7 +207,7 @@ def test_other_data_is_compared_as_before(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "judged"
     shutil.copytree(folder / "judged", path)
     (path / "pages.parquet").unlink()
-    assert "the pages of the log are not here" in refused(run(None, "compare", path, "--methods", "ranksvm"))
+    assert "the pages of the log are missing" in refused(run(None, "compare", path, "--methods", "ranksvm"))
 
 
 def test_labels_of_a_feature_log_are_those_of_people(tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ def test_a_query_with_ten_thousand_documents_is_told_of_and_counted(pages: list[
 
 def test_models_of_positions_need_positions(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("query,document,clicked\n" + "q,a,1\nq,b,0\n" * 8)
-    with pytest.raises(DataError, match="model='coec' needs positions, which this log has not"):
+    with pytest.raises(DataError, match="model='coec' needs positions, which this log lacks"):
         told_of(tmp_path / "log.csv", model="coec")
     judged, told = told_of(tmp_path / "log.csv")
     assert "Judgments are clicks over impressions, which favor what was shown at the top." in told

@@ -603,7 +603,7 @@ def test_a_model_of_clusters_is_fitted_ranked_with_and_explained(folder: Path, f
     train, test = few
     fitted = run(folder, "fit train.txt --method select-ranker --clusters 3 --k 4 --out model")
     assert (fitted.returncode, fitted.stderr) == (0, "")
-    assert "3 clusters; 0 have one query to learn from and 0 none" in fitted.stdout
+    assert "3 clusters; 0 have one training query and 0 have none" in fitted.stdout
     assert "select-ranker trained on 30 queries, saved in model" in fitted.stdout
     notes = read_manifest(folder / "model").notes
     assert notes["parameters"] == {"clusters": 3, "k": 4}

@@ -180,7 +180,7 @@ def test_files_of_several_kinds_become_one_set(tmp_path: Path) -> None:
     ("files", "out", "options", "message"),
     [
         ("one.txt one.txt", "new", {}, r"Query 'q1' is in \S+one\.txt and again in \S+one\.txt"),
-        ("one.txt log.parquet", "new", {}, r"log\.parquet has other feature names than \S+one\.txt"),
+        ("one.txt log.parquet", "new", {}, r"log\.parquet has different feature names from \S+one\.txt"),
         ("one.txt train.parquet", "new", {}, r"is in \S+one\.txt and again in \S+part-00000\.parquet"),
         ("nowhere.txt", "new", {}, r"nowhere\.txt: there is no such file"),
         ("one.txt nowhere.txt", "new", {}, r"nowhere\.txt: there is no such file"),

@@ -100,7 +100,7 @@ def test_the_first_screen_of_the_readme_says_what_it_is_how_to_get_it_and_when_n
     first = "\n".join(lines[:10])
     assert "\npip install . " in first
     assert "make dist && pip install dist/*.whl" in first
-    assert "make demo    # sets itself up, then searches and ranks the documentation of your Python" in first
+    assert "make demo    # sets itself up, then searches and ranks your Python's documentation" in first
     screen = "\n".join(lines[:40])
     ((_, _, shown),) = BLOCK.findall(screen)
     assert "p (Holm)" in shown, "the paired test"

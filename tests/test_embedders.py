@@ -332,14 +332,17 @@ def test_an_address_where_nobody_is_is_named(tmp_path: Path) -> None:
         (b'{"data": [{"embedding": [1, "x"]}, {"embedding": [1, 2]}]}', "not what /v1/embeddings gives"),
         (b'{"data": [{"embedding": [1, NaN]}, {"embedding": [1, 2]}]}', "finite numbers"),
         (b'{"data": [{"embedding": [1, 1e300]}, {"embedding": [1, 2]}]}', "finite numbers"),
-        (b'{"data": [{"embedding": [1, 2]}, {"embedding": [3e38, 3e38]}]}', "vector 1 is too long or too short: 3e"),
+        (
+            b'{"data": [{"embedding": [1, 2]}, {"embedding": [3e38, 3e38]}]}',
+            "the length of vector 1 is out of range: its largest number is 3e",
+        ),
         (
             b'{"data": [{"embedding": [1e-45, 0]}, {"embedding": [1, 2]}]}',
-            "vector 0 is too long or too short: 1.4013e-45",
+            "the length of vector 0 is out of range: its largest number is 1.4013e-45",
         ),
-        (b'{"data": [{"embedding": ["1", "2"]}, {"embedding": [1, 2]}]}', "a vector is no list of numbers"),
-        (b'{"data": [{"embedding": [true, 2]}, {"embedding": [1, 2]}]}', "a vector is no list of numbers"),
-        (b'{"data": [{"embedding": null}, {"embedding": null}]}', "a vector is no list of numbers"),
+        (b'{"data": [{"embedding": ["1", "2"]}, {"embedding": [1, 2]}]}', "a vector is not a list of numbers"),
+        (b'{"data": [{"embedding": [true, 2]}, {"embedding": [1, 2]}]}', "a vector is not a list of numbers"),
+        (b'{"data": [{"embedding": null}, {"embedding": null}]}', "a vector is not a list of numbers"),
         (b'{"data": [{"embedding": []}, {"embedding": []}]}', "vectors of 0 numbers"),
         (b'{"error": "no"}', "not what /v1/embeddings gives"),
         (b"[" * 100_000, "not what /v1/embeddings gives"),
@@ -378,7 +381,7 @@ def test_a_key_that_http_cannot_send_is_refused_without_a_word_of_it(
 ) -> None:
     for key in ("sesame\nX-Evil: 1", "sésame—77"):
         monkeypatch.setenv(KEY, key)
-        with pytest.raises(DataError, match="the value of Authorization has a letter that HTTP headers") as error:
+        with pytest.raises(DataError, match="the value of Authorization has a character that HTTP headers") as error:
             asking(service, tmp_path)(["a"])
         assert "same" not in str(error.value)
     assert service.asked == []

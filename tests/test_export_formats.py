@@ -68,7 +68,7 @@ def test_an_export_of_format_1_is_written_over_unless_it_was_changed(tmp_path: P
     with pytest.raises(DataError, match="holds an export for vespa, and this one is for solr"):
         export_model(ranker, "solr", folder)
     (folder / "README.md").write_text("mine")
-    with pytest.raises(DataError, match=r"README\.md changed or came here since"):
+    with pytest.raises(DataError, match=r"README\.md changed or was added since"):
         export_model(ranker, "vespa", folder)
     export_model(ranker, "vespa", folder, force=True)
     assert not (folder / "router.py").exists()

@@ -406,7 +406,7 @@ def test_other_things_that_are_refused(fitted: dict[str, Any], tmp_path: Path) -
     known = "opensearch, elasticsearch, elasticsearch-native, solr, vespa"
     with pytest.raises(DataError, match=rf"Unknown engine 'lucene'. Known: {known}"):
         export_model(fitted["ranksvm"], "lucene", tmp_path / "out")
-    with pytest.raises(DataError, match="small letters"):
+    with pytest.raises(DataError, match="lowercase letters"):
         export_model(fitted["ranksvm"], "solr", tmp_path / "out", name="My Model")
     with pytest.raises(DataError, match="at least one document"):
         export_model(fitted["ranksvm"], "solr", tmp_path / "out", rows=0)

@@ -134,9 +134,9 @@ def test_mistakes_in_how_the_check_is_called_take_one_line(linear: RankSVM, tmp_
     assert "expected an address" in run_check(out, "--url", "file:///etc")
     assert "does not answer" in run_check(out, *url)
     assert "expected 'Name: value'" in run_check(out, *url, "--header", "Authorization")
-    assert "a letter that HTTP headers cannot hold" in run_check(out, *url, "--header", "Authorization: Žluť")
-    assert "a letter that HTTP headers cannot hold" in run_check(out, *url, "--header", "A: b\nc: d")
-    assert "--name My: expected small letters" in run_check(out, *url, "--name", "My")
+    assert "a character that HTTP headers cannot hold" in run_check(out, *url, "--header", "Authorization: Žluť")
+    assert "a character that HTTP headers cannot hold" in run_check(out, *url, "--header", "A: b\nc: d")
+    assert "--name My: expected lowercase letters" in run_check(out, *url, "--name", "My")
     assert "--timeout 0" in run_check(out, *url, "--timeout", "0")
     (out / "parity.jsonl").unlink()
     assert "parity.jsonl: cannot be read" in run_check(out, *url)
@@ -167,7 +167,7 @@ def test_an_answer_without_hits_takes_one_line(engine: str, linear: RankSVM, tmp
     export_model(linear, engine, tmp_path / "out", rows=3)
     answer = {"timed_out": True, "root": {"errors": []}, "response": {}, "hits": {"hits": [{"_id": "0"}]}}
     result = checked(tmp_path / "out", Saying(answer), engine)
-    assert "The engine's answer has not what was asked for: {" in one_line(result)
+    assert "The engine's answer lacks what was requested: {" in one_line(result)
 
 
 # Routers.
@@ -251,7 +251,7 @@ def test_edits_are_not_lost_to_a_new_export(engine: str, by_documents: Naive, tm
         export_model(by_documents, engine, out)
         before = (out / place).read_text() if (out / place).exists() else ""
         (out / place).write_text(before + " ")
-        with pytest.raises(DataError, match=f"{place} changed or came here since .*force=True"):
+        with pytest.raises(DataError, match=f"{place} changed or was added since .*force=True"):
             export_model(by_documents, engine, out)
         assert (out / place).read_text() == before + " "
     export_model(by_documents, engine, out, force=True)
@@ -288,7 +288,7 @@ def test_the_command_line_says_what_is_missing(saved: Path, tmp_path: Path) -> N
     narrow = saved / "narrow.txt"
     assert "trained on 5 features but the documents have 3" in one_line(export("--data", narrow))
     assert export("--data", narrow, "--features", 5).returncode == 0
-    assert "--queries says more of the documents in --data" in one_line(export("--queries", narrow))
+    assert "--queries describes the documents in --data" in one_line(export("--queries", narrow))
     (tmp_path / "out" / "features.json").write_text("[]")
     assert "features.json changed" in one_line(export())
     again = export("--force")

@@ -440,7 +440,7 @@ def test_an_upload_that_broke_off_goes_on(export: Path) -> None:
     broken, engine = Breaking(), TrainedModels()
     done = upload(export, broken)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "2 of 4 things to upload are there now. Models in service were not touched" in done.stderr
+    assert "2 of 4 items were uploaded. Models in service were not changed" in done.stderr
     engine.models = broken.models
     assert "(2 of them were there before)" in upload(export, engine).stdout
 
@@ -469,7 +469,7 @@ def test_a_user_without_rights_or_a_cluster_without_a_licence_is_told_so(export:
         done = run_script(place, "--url", url)
         assert done.returncode == 2
         assert "Upload as a user who may write models (the cluster privilege manage_ml); --header" in done.stderr
-        assert "0 of 4 things to upload are there now" in done.stderr
+        assert "0 of 4 items were uploaded" in done.stderr
         assert "Upload as a user who may write models" in one_line(run_script(place, "--url", url, "--remove"))
         assert "403" in one_line(run_script(export / "check_parity.py", "--url", url))
     with replying(lambda _: Said(401, FORBIDDEN)) as (url, seen):
@@ -491,7 +491,7 @@ def test_engines_of_another_kind_or_version_are_told_apart(export: Path) -> None
     both = ("upload.py", "check_parity.py")
     for version, words in (
         ({"number": "8.14.3", "build_flavor": "default"}, "is Elasticsearch 8.14.3; its own learning_to_rank takes"),
-        ({"number": "7.17.0"}, "from version 8.15 on. Bring it to a later version, or export for its plugin: --to"),
+        ({"number": "7.17.0"}, "from version 8.15 on. Upgrade it, or export for its plugin: --to"),
         ({"number": "3.1.0", "distribution": "opensearch"}, "is OpenSearch 3.1.0, which has no such rescorer: export"),
         ({}, "does not say which version of Elasticsearch it is. Is --url right?"),
         (None, "does not say which version of Elasticsearch it is"),

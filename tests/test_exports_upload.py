@@ -105,7 +105,7 @@ def test_a_user_who_may_only_read_is_told_so_and_nothing_is_there(engine: str, e
     assert (done.returncode, done.stdout) == (2, "")
     who = RIGHTS.get(engine, "who may write with the plugin")
     assert f"Upload as a user {who}; --header passes credentials." in done.stderr
-    assert "0 of 5 things to upload are there now. Models in service were not touched" in done.stderr
+    assert "0 of 5 items were uploaded. Models in service were not changed" in done.stderr
     assert [asked.method for asked in seen if asked.path != "/_ltr"].count("PUT") == 1, "it stops at the first refusal"
 
 
@@ -181,7 +181,7 @@ def test_words_are_not_looked_for_in_a_number(engine: str, exports: Path, tmp_pa
         said = one_line(upload(tmp_path, engine, url))
         assert [asked for asked in seen if asked.method != "GET" and asked.path != "/_ltr"] == []
         wrong = "body bm25 (field clicks), length (field clicks)"
-        assert f"A query of words on a field of numbers: {wrong}. Nothing was uploaded." in said
+        assert f"A text query on a numeric field: {wrong}. Nothing was uploaded." in said
         assert ("FieldValueFeature" if engine == "solr" else "field_value_factor") in said
         assert upload(exports, engine, url).returncode == 0, "words in a text"
 

@@ -251,22 +251,22 @@ def test_the_columns_of_a_table_name_the_features_of_an_array() -> None:
         assert from_arrays(table, y, qid=qid, feature_names=["c", "d"]).candidates.feature_names == ("c", "d")
     assert from_arrays(pd.DataFrame(X), y, qid=qid).candidates.feature_names is None, "columns by number have no names"
     with pytest.raises(
-        DataError, match=r"X has a column 'qid', which is no feature\. from_frame\(X\) reads such a table"
+        DataError, match=r"X has a column 'qid', which is not a feature\. Read such a table with from_frame\(X\)"
     ):
         from_arrays(pd.DataFrame(X, columns=["qid", "b"]), y, qid=qid)
 
 
 def test_columns_by_number_are_refused_with_what_to_do() -> None:
     numbered = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]]).assign(qid=1, label=[0, 1])
-    with pytest.raises(DataError, match=r"a column called 0; expected names that are texts: table\.columns = "):
+    with pytest.raises(DataError, match=r"a column called 0; expected strings as names: table\.columns = "):
         from_frame(numbered)
     ranker = RankSVM().fit(from_arrays([[1.0, 2.0], [3.0, 4.0]], [0, 1], qid=[1, 1]))
-    with pytest.raises(DataError, match="a column called 0; expected names that are texts"):
+    with pytest.raises(DataError, match="a column called 0; expected strings as names"):
         ranker.predict(numbered)
 
 
 def test_values_of_labels_without_labels_are_refused() -> None:
-    with pytest.raises(DataError, match="gains= says what labels are worth, and there are none"):
+    with pytest.raises(DataError, match="gains= gives the value of each label, but there are no labels"):
         from_arrays([[1.0]], qid=[1], gains=[0.3])
 
 

@@ -246,7 +246,7 @@ def test_a_comparison_measures_by_the_values(tmp_path: Path) -> None:
         ([0, 1, 1], [1, 2], "0 for label 0; found"),
         ([0, 1, 1], [0, 2, 2], "rise from label to label"),
         ([0, 1, 1], [0, np.nan], "finite numbers that rise"),
-        ([0, 1, 1], [], "one number per label from 0 up"),
+        ([0, 1, 1], [], "one number per label, from 0 up"),
     ],
 )
 def test_labels_that_cannot_be_are_refused(y: Any, gains: Any, message: str) -> None:
@@ -257,10 +257,10 @@ def test_labels_that_cannot_be_are_refused(y: Any, gains: Any, message: str) -> 
 @pytest.mark.parametrize(
     ("ranker", "message"),
     [
-        (MultipleHyperplanes(), "MultipleHyperplanes has no place for real-valued labels"),
-        (qw.SER(), r"SER\(grades='three'\) has no place for real-valued labels .*set grades='difference'"),
-        (qw.SSER(), r"SSER\(grades='three'\) has no place"),
-        (qw.ATVT(TreeRegression(2), values=[0, 1]), r"ATVT\(values=…\) has no place .*leave out values"),
+        (MultipleHyperplanes(), "MultipleHyperplanes does not support real-valued labels"),
+        (qw.SER(), r"SER\(grades='three'\) does not support real-valued labels .*set grades='difference'"),
+        (qw.SSER(), r"SSER\(grades='three'\) does not support"),
+        (qw.ATVT(TreeRegression(2), values=[0, 1]), r"ATVT\(values=…\) does not support .*leave out values"),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -324,14 +324,14 @@ def test_files_of_whole_numbers_are_not_written(tmp_path: Path) -> None:
         lambda: write_parts(data, tmp_path / "parts"),
         lambda: write_shards([data], tmp_path / "shards"),
     ):
-        with pytest.raises(DataError, match="has no place for real-valued labels"):
+        with pytest.raises(DataError, match="does not support real-valued labels"):
             write()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_judgements_are_grades_and_are_not_joined_with_values() -> None:
     data = qw.from_arrays([[1.0]], [0.5], qid=["a"], document_ids=["D1"], gains=True)
-    with pytest.raises(DataError, match="A set with all that was judged has no place for real-valued labels"):
+    with pytest.raises(DataError, match="A set with all that was judged does not support real-valued labels"):
         data.with_judgements({"a": {"D1": 1}})
     whole = qw.from_arrays([[1.0]], [1], qid=["a"], document_ids=["D1"]).with_judgements({"a": {"D1": 1}})
     with pytest.raises(DataError, match="Judgements are grades"):

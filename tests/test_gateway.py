@@ -204,7 +204,7 @@ def test_a_service_without_an_engine_says_so(folder: Path) -> None:
     [
         ({"url": "http://127.0.0.1:9"}, "http://127.0.0.1:9 does not answer"),
         ({"url": "ftp://here"}, "expected an address like http://localhost:9200"),
-        ({"index": "nothing"}, "has no index 'nothing' to search in. Name one that is there."),
+        ({"index": "nothing"}, "has no index 'nothing' to search in. Name an existing one."),
         ({"model": "other"}, "The model takes 2 features without names; the engine computes words, clicks, price."),
         ({"model": "colour"}, "The model takes the feature 'colour'; the engine computes words, clicks, price."),
         (
@@ -216,7 +216,10 @@ def test_a_service_without_an_engine_says_so(folder: Path) -> None:
         ({"features": "first.json"}, "The features must be a list"),
         ({"header": "secret"}, "--header: expected 'Name: value'"),
         ({"against": "price"}, "name a folder to log them to: --log FOLDER."),
-        ({"against": "other", "log": "log"}, "does not take the features of the one it is compared with"),
+        (
+            {"against": "other", "log": "log"},
+            "the features of this model are not those of the model that it is compared with",
+        ),
         ({"model": "nowhere"}, "nowhere"),
     ],
 )

@@ -126,7 +126,7 @@ def as_refused(found: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
         return {}
     written = found["vespa"]
     assert written is None or "has no normalisation" in written or "request.json" in written["texts"]
-    assert "'elasticsearch' is no engine that fuses runs" in found["elasticsearch"]
+    assert "'elasticsearch' cannot fuse runs" in found["elasticsearch"]
     return {engine: before[engine] for engine in ENGINES}
 
 

@@ -185,30 +185,30 @@ def test_the_command_writes_the_export_and_its_router_prints_a_request(tmp_path:
     refused = commands.refused(
         commands.run(tmp_path, "export", "fusion", "--to", "elasticsearch-retriever", "--out", "es")
     )
-    assert "request.json changed or came here since" in refused
+    assert "request.json changed or was added since" in refused
 
 
 def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> None:
     out = tmp_path / "export"
     with pytest.raises(DataError, match="has no normalisation 'z-score', which the model was fitted with"):
         export_hybrid(Weights("z-score").fit(DATA), "vespa", out)
-    with pytest.raises(DataError, match=r"'solr' is no engine that fuses runs\. Known: opensearch-hybrid"):
+    with pytest.raises(DataError, match=r"'solr' cannot fuse runs\. Known: opensearch-hybrid"):
         export_hybrid(Weights().fit(DATA), "solr", out)
     with pytest.raises(DataError, match="takes weights of first-stage runs, and a RankSVM has none"):
         export_hybrid(RankSVM().fit(ragged()), "postgres", out)
     with pytest.raises(DataError, match="fuses up to 5 runs; the model weighs 6"):
         export_hybrid(EqualWeights().fit(as_runs(ragged(features=6), tuple("abcdef"))), "opensearch-hybrid", out)
-    with pytest.raises(DataError, match="are alike without their signs"):
+    with pytest.raises(DataError, match="have the same name without their special characters"):
         export_hybrid(EqualWeights().fit(as_runs(ragged(), ("a-b", "a.b"))), "vespa", out)
     assert not out.exists()
     export_hybrid(Weights().fit(DATA), "opensearch-hybrid", out)
-    with pytest.raises(DataError, match=r"has '\$vector', and the query was given without it"):
+    with pytest.raises(DataError, match=r"has '\$vector', which was not given"):
         HybridRouter(out).request("disk")
     export_hybrid(Weights().fit(DATA), "postgres", tmp_path / "sql")
     for given, said in (({"text": "disk"}, "the parameter 'vector'"), ({"vector": [1.0]}, "the parameter 'text'")):
         with pytest.raises(DataError, match=said):
             HybridRouter(tmp_path / "sql").request(**given)
-    with pytest.raises(DataError, match=r"has '\$text_field', which nothing stands for"):
+    with pytest.raises(DataError, match=r"has '\$text_field', which is unknown"):
         filled({"query": "$text_field"}, {"$text": "disk"})
 
 
@@ -241,7 +241,7 @@ def test_a_router_says_what_is_wrong_with_what_it_is_given(tmp_path: Path) -> No
         (("disk", "none.json"), "none.json: this cannot be read as JSON"),
         (("disk", "deep.json"), "deep.json: this cannot be read as JSON"),
         (("disk", "export/router.py"), "router.py: this cannot be read as JSON"),
-        (("disk",), "the parameter 'vector', and was given without it"),
+        (("disk",), "the parameter 'vector', which was not given"),
         ((), "The request to the engine for a query, with its weights: python router.py"),
     ],
 )

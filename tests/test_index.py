@@ -249,7 +249,7 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
 
 def test_an_index_of_another_version_is_replaced_as_its_message_advises(folder: Path) -> None:
     edit(folder, format_version=0)
-    refused(folder, "Make the index anew")
+    refused(folder, "Rebuild the index")
     save_index(build_index(ANIMALS), folder)
     assert len(load_index(folder)) == 4
 
@@ -270,7 +270,7 @@ def test_what_is_not_an_index_is_never_replaced(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist; make it first"):
+    with pytest.raises(DataError, match="does not exist; create it first"):
         save_index(build_index(ANIMALS), tmp_path / "no" / "index")
     with pytest.raises(DataError, match="n" * 250):
         save_index(build_index(ANIMALS), tmp_path / ("n" * 250))
@@ -488,7 +488,7 @@ def test_an_array_of_another_type_or_shape_is_refused(folder: Path, change: str)
         np.save(path, CHANGED[change](array))
         if path.read_bytes() != content:
             sign(folder)
-            refused(folder, "Make the index anew")
+            refused(folder, "Rebuild the index")
         path.write_bytes(content)
     sign(folder)
     assert len(load_index(folder)) == 4
@@ -501,7 +501,7 @@ def test_numbers_that_lead_out_of_their_array_are_refused(folder: Path, name: st
     array[len(array) // 2] = value
     np.save(folder / f"{name}.npy", array)
     sign(folder)
-    refused(folder, "Make the index anew")
+    refused(folder, "Rebuild the index")
 
 
 @pytest.mark.parametrize(
@@ -512,13 +512,13 @@ def test_values_that_no_count_and_no_column_has_are_refused(folder: Path, name: 
     array.flat[1] = value
     np.save(folder / f"{name}.npy", array)
     sign(folder)
-    refused(folder, "Make the index anew")
+    refused(folder, "Rebuild the index")
 
 
 def test_a_text_that_is_not_utf8_is_refused_when_it_is_read(folder: Path) -> None:
     np.save(folder / "titles.content.npy", np.full_like(np.load(folder / "titles.content.npy"), 255))
     sign(folder)
-    with pytest.raises(ModelFileError, match=r"Text 0 of the index is not UTF-8\. Make the index anew"):
+    with pytest.raises(ModelFileError, match=r"Text 0 of the index is not UTF-8\. Rebuild the index"):
         _ = load_index(folder).titles[0]
 
 

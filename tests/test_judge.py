@@ -307,7 +307,7 @@ def test_the_prompt_is_a_file_to_edit(folder: Path, service: Service) -> None:
     assert judge(folder, service, "--prompt", "mine.txt").returncode == 0
     assert service.asked[0]["messages"][0]["content"].startswith("from 0 to 3\nQuery: ")
     (folder / "mine.txt").write_text("{query}")
-    assert "no place for {documents}" in refused(judge(folder, service, "--prompt", "mine.txt"))
+    assert "the prompt lacks {documents}" in refused(judge(folder, service, "--prompt", "mine.txt"))
 
 
 def test_the_key_goes_to_the_service_and_nowhere_else(

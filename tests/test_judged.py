@@ -66,7 +66,7 @@ def test_labels_of_columns_and_documents_fall_back_to_numbers_counted_from_1() -
         ({"document_ids": ("a1",)}, "6 rows of features but 1 document ids"),
         ({"comments": ("so", "so")}, "6 rows of features but 2 comments"),
         ({"feature_names": ("one", "two")}, "1 features but 2 feature names"),
-        ({"queries": QueryTable(("c", "b", "a"))}, "another order than the documents; use with_queries"),
+        ({"queries": QueryTable(("c", "b", "a"))}, "is not in the order of the documents; use with_queries"),
     ],
 )
 def test_candidates_that_contradict_themselves_are_refused(changes: dict[str, Any], message: str) -> None:

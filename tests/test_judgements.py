@@ -193,7 +193,7 @@ def test_selecting_joining_and_folds_carry_judgements() -> None:
     assert whole_grades(chosen) == [whole_grades(data)[query] for query in (3, 12, 0)]
     same(concatenate([data.select(range(5)), data.select(range(5, 13))]), data)
     same(concatenate([fold.test for fold in make_folds(data)]), data)
-    with pytest.raises(DataError, match="1 of 2 sets know all that was judged"):
+    with pytest.raises(DataError, match="1 of 2 sets have all judgments"):
         concatenate([data.select([0]), data.select([1]).candidates_only()])
 
 
@@ -276,7 +276,7 @@ def test_judgements_beside_one_of_two_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "S.qrels").write_text("S 0 D1 1\n")
     with pytest.raises(DataError, match=r"there is no .*T\.qrels"):
         read_features([tmp_path / "S.txt", tmp_path / "T.txt"])
-    with pytest.raises(DataError, match=r"Of .*S\.txt all that was judged is known, of .*T\.txt only"):
+    with pytest.raises(DataError, match=r".*S\.txt has all judgments, .*T\.txt only"):
         convert([tmp_path / "S.txt", tmp_path / "T.txt"], tmp_path / "shards")
 
 

@@ -235,7 +235,7 @@ def test_too_few_queries_are_refused_before_anything_is_trained() -> None:
 
 
 def test_where_nothing_is_trained_there_is_no_curve() -> None:
-    with pytest.raises(DataError, match=r"^There is nothing to train: first learned what they know before\. Give"):
+    with pytest.raises(DataError, match=r"^There is nothing to train: first were fitted before\. Give"):
         learning_curves({"first": lambda X: X[:, 0]}, make_folds(DATA))
 
 

@@ -281,7 +281,7 @@ def test_a_folder_and_a_missing_file_are_called_what_they_are(tmp_path: Path) ->
 @pytest.mark.parametrize("kind", ["query", "document"])
 def test_an_id_that_would_not_survive_is_refused_and_nothing_is_written(tmp_path: Path, kind: str, name: str) -> None:
     query_id, document_id = (name, "D7") if kind == "query" else ("7", name)
-    with pytest.raises(DataError, match="cannot stand in a LETOR file") as caught:
+    with pytest.raises(DataError, match="cannot be written to a LETOR file") as caught:
         write_letor(tmp_path / "out.txt", from_arrays([[1.0]], [1], qid=[query_id], document_ids=[document_id]))
     assert repr(name) in str(caught.value)
     assert list(tmp_path.iterdir()) == []

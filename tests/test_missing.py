@@ -404,11 +404,11 @@ def test_files_where_what_is_left_out_is_zero_refuse_a_policy(policy: str, log: 
     setting = ("--set", f"missing={policy}", "--method", "lambdamart", "--out", tmp_path / "model")
     for data in ((letor,), (shards,), (folds, "--fold", 1), (log, "--valid", letor), (letor, "--valid", letor)):
         said = refused(run(None, "fit", *data, *setting))
-        assert "cannot: a feature that is left out is 0" in said
-        assert "is 0 there. Leave the setting out; or train on a Parquet log, or in Python on arrays or tables" in said
+        assert "cannot have: a feature that is left out is 0" in said
+        assert "is 0. Leave the setting out; or train on a Parquet log, or in Python on arrays or tables" in said
     for path in (letor, shards, folds):
         words = ("compare", path, "--methods", "lambdamart", "--set", f"missing={policy}")
-        assert "cannot: a feature that is left out is 0" in refused(run(None, *words))
+        assert "cannot have: a feature that is left out is 0" in refused(run(None, *words))
     assert not (tmp_path / "model").exists()
     assert "no such file" in refused(run(None, "fit", tmp_path / "none.txt", *setting)).lower()
 

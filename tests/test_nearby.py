@@ -131,8 +131,8 @@ def test_it_is_saved_with_what_it_learned_and_explained(tmp_path: Path) -> None:
         (NearbyBlend(TWO, k=91), r"k=91\) must be 1 to 90"),
         (NearbyBlend(TWO, floor=1.5), "floor=1.5 must be a share"),
         (NearbyBlend(TWO, folds=1), "folds=1"),
-        (NearbyBlend(TWO, measure="mrr"), "measure='mrr' cannot be learned by"),
-        (NearbyBlend(TWO, view=GradientView()), "NearbyBlend cannot go by a GradientView"),
+        (NearbyBlend(TWO, measure="mrr"), "measure='mrr' cannot be optimized"),
+        (NearbyBlend(TWO, view=GradientView()), "NearbyBlend cannot use a GradientView"),
     ],
 )
 def test_what_cannot_be_weighed_is_refused(ranker: NearbyBlend, words: str) -> None:

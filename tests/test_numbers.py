@@ -156,7 +156,7 @@ def test_a_tiny_column_among_others_is_refused_by_its_number_and_one_of_zeros_is
     tiny = reshaped(lambda features: features * [1.0, 0.0, 1e-200])
     with pytest.raises(DataError, match="Column 3 varies by less than 1e-140"):
         RANKERS["RankSVM"]().fit(tiny)
-    with pytest.raises(DataError, match="column 3 lie within 1e-35 of 0, which trees take for 0"):
+    with pytest.raises(DataError, match="column 3 lie within 1e-35 of 0, which trees treat as 0"):
         RANKERS["LambdaMART"]().fit(tiny)
     zero = reshaped(lambda features: features * [1.0, 0.0, 1.0])
     for name in ("RankSVM", "LambdaMART"):

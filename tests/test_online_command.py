@@ -149,7 +149,7 @@ def test_a_model_is_promoted_and_put_back(tmp_path: Path) -> None:
 
 def test_what_cannot_be_promoted_is_refused(tmp_path: Path) -> None:
     save(RankSVM().fit(make_judged(10, 6, 3)), tmp_path / "a")
-    with pytest.raises(ModelFileError, match="no model from before"):
+    with pytest.raises(ModelFileError, match="no previous model"):
         put_back(tmp_path / "a")
     with pytest.raises(DataError, match="in place already"):
         promote(tmp_path / "a", tmp_path / "a")

@@ -81,6 +81,6 @@ def test_the_lines_of_a_run_may_come_in_any_order(candidates: Candidates, tmp_pa
 
 def test_an_id_with_a_space_cannot_stand_in_a_run(tmp_path: Path) -> None:
     spaced = Candidates(np.zeros((1, 1)), np.array([0, 1]), ("two words",))
-    with pytest.raises(DataError, match="'two words' cannot stand in a TREC run"):
+    with pytest.raises(DataError, match="'two words' cannot be written to a TREC run"):
         write_run(tmp_path / "run", spaced, np.zeros(1))
     assert not (tmp_path / "run").exists()

@@ -443,7 +443,7 @@ def test_when_one_job_fails_the_others_are_not_waited_for(
 @TWO
 def test_a_second_cluster_in_one_process_is_refused(worker_count: int) -> None:
     before = workers()
-    with pytest.raises(ClusterError, match="at work in this process already"), RayCluster():
+    with pytest.raises(ClusterError, match="already running in this process"), RayCluster():
         raise AssertionError("there are two of them")
     assert workers() is before
     assert workers().each(abs, [-1, 2]) == [1, 2]
@@ -608,7 +608,7 @@ def test_a_lost_connection_ends_with_one_message(machines: Machines, desk: Path,
         done = finished(process)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {client}: {LOST} ("), done.stderr
-    assert done.stderr.endswith("). Start again: what is finished on disk is used again.\n"), done.stderr
+    assert done.stderr.endswith("). Start again: finished work is on disk and will be reused.\n"), done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "model").exists()
 

@@ -85,7 +85,11 @@ def test_a_text_collection_is_bm25s_candidates(place: Path) -> None:
 
 def test_what_cannot_be_read_is_refused_in_a_sentence(place: Path) -> None:
     for data, more, message in (
-        (place / "folds", {}, "this is a folder, and no set of shards, log or text collection. read_folds reads folds"),
+        (
+            place / "folds",
+            {},
+            "this folder is not a set of shards, a log or a text collection. Read folds with read_folds",
+        ),
         (place / "nowhere.txt", {}, "there is no such file"),
         ([], {}, "No file to read was given"),
         ([place / "data.txt", place / "log.parquet"], {}, "is LETOR text, .* is a Parquet log: `querywise convert`"),

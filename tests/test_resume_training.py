@@ -214,7 +214,7 @@ def test_kept_work_that_was_tampered_with_is_done_again_or_refused(
         with resumed(tmp_path / "kept", {}):
             again = unfitted(ranker).fit(shards)
     except DataError as error:
-        assert "what was kept there does not fit this training" in str(error)  # noqa: PT017
+        assert "the saved work there does not match this training" in str(error)  # noqa: PT017
         assert kept.exists()
     else:
         assert again.predict(data.candidates) == pytest.approx(expected, rel=1e-12, abs=1e-12)

@@ -89,9 +89,9 @@ def test_signs_say_what_they_should() -> None:
     [
         (cross_fitting(RankSVM()), "needs a Blend"),
         (cross_fitting(TWO, folds=1), "folds=1"),
-        (cross_fitting(TWO, measure="mrr"), "measure='mrr' cannot be learned by"),
-        (cross_fitting(TWO, view=GradientView()), "cannot go by a GradientView"),
-        (cross_fitting(TWO, view=LearnedMetric()), "cannot go by a LearnedMetric"),
+        (cross_fitting(TWO, measure="mrr"), "measure='mrr' cannot be optimized"),
+        (cross_fitting(TWO, view=GradientView()), "cannot use a GradientView"),
+        (cross_fitting(TWO, view=LearnedMetric()), "cannot use a LearnedMetric"),
         (cross_fitting(TWO, view=Columns()), "these have none"),
         (cross_fitting(Blend([KnnOnline(RankSVM(), k=70)])), "fits its blend on 60 of the training queries at a time"),
     ],

@@ -184,7 +184,7 @@ def test_judgements_are_added_to_a_text_collection_and_the_last_grade_counts(tmp
     assert both.grades()["grow-fig"] == made.grades()["grow-fig"]
     (tmp_path / "train.txt").write_text("1 qid:1 1:1\n0 qid:1 1:0\n")
     done = run(tmp_path, "fit", "train.txt", "--also-judged", "given", "--out", "out")
-    assert "train.txt is none; feature files have labels of their own" in " ".join(done.stderr.split())
+    assert "train.txt is not one; feature files contain their own labels" in " ".join(done.stderr.split())
 
 
 def wait_for(found: Any, seconds: float = 20.0) -> Any:
@@ -268,7 +268,7 @@ def test_a_service_that_is_started_again_has_what_was_judged(folder: Path, tmp_p
     [
         ("buy-fig 0 D1\nnot a judgement at all\n", "expected 'query"),
         ("q 0 D1 1\nq 0 D1 2\n", "Keep one of them"),
-        (None, "make it first"),
+        (None, "create it first"),
     ],
 )
 def test_a_wrong_file_is_refused_at_the_start_in_one_line(

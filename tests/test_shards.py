@@ -186,7 +186,7 @@ def unlike(names: tuple[str, ...]) -> Judged:
         ([], {}, "nothing to write"),
         ([ragged(), ragged(1)], {}, "Query 'q0' is in part 1 and again in part 2"),
         ([ragged(), make_judged(2, 2, 5)], {}, "part 2 has 5 features, part 1 has 4"),
-        ([unlike(("a", "b")), unlike(("b", "a"))], {}, "part 2 has other feature names than part 1"),
+        ([unlike(("a", "b")), unlike(("b", "a"))], {}, "part 2 has different feature names from part 1"),
         ([unlike(("a", "qid"))], {}, "A feature is called 'qid'"),
         ([unlike(("judged", "b"))], {}, "A feature is called 'judged'"),
         ([unlike(("a", "a"))], {}, "Two features are called 'a'"),
@@ -195,7 +195,11 @@ def unlike(names: tuple[str, ...]) -> Judged:
         ([ragged()], {"shards": 16}, "16 shards cannot be made of 15 queries"),
         ([ragged()], {"queries": QueryTable(("q0",))}, "Query 'q1' of part 1 is not in the query table"),
         ([from_arrays([[1.0]], [1], qid=["\ud800"])], {}, "half a character"),
-        ([from_arrays([[1.0]], [1], qid=["\n"])], {"queries": QueryTable(("\n",))}, "cannot stand in queries.jsonl"),
+        (
+            [from_arrays([[1.0]], [1], qid=["\n"])],
+            {"queries": QueryTable(("\n",))},
+            "cannot be written to queries.jsonl",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_left(
@@ -216,13 +220,13 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda said: said.pop("shards"), "the manifest is damaged: it says nothing of 'shards'"),
+        (lambda said: said.pop("shards"), "the manifest is damaged: 'shards' is missing"),
         (lambda said: said.update(version=4), "these shards are of version 4"),
         (lambda said: said.update(version="1"), "the manifest is damaged"),
         (lambda said: said.update(format="something else"), "its format is 'something else'"),
         (lambda said: said.update(rows=7), "it says 7 rows"),
         (lambda said: said.update(feature_count=-1), "feature_count is -1"),
-        (lambda said: said.update(features=["a"]), "it names 1 features and says there are 4"),
+        (lambda said: said.update(features=["a"]), "it names 1 features and states 4"),
         (lambda said: said["shards"].append(said["shards"][0]), "the manifest is damaged"),
         (lambda said: said["shards"][0].update(file="../part-00000.parquet"), "is not a shard of it"),
         (lambda said: said["shards"][0].update(rows=True), "rows is True"),
@@ -336,17 +340,17 @@ GOOD = {"qid": ["a", "a", "b"], "label": [1, 0, 2], "x": [1.0, 2.0, 3.0]}
     [
         ("x", [1.0, float("nan"), 2.0], "Row 2, column x of features is nan"),
         ("x", [1.0, 2.0, float("inf")], "Row 3, column x of features is inf"),
-        ("x", [1.0, None, 2.0], "row 2 has nothing in column x"),
+        ("x", [1.0, None, 2.0], "row 2 has no value in column x"),
         ("x", ["high", "low", "mid"], "cannot be read"),
-        ("label", [1, 0, None], "row 3 has nothing in column label"),
+        ("label", [1, 0, None], "row 3 has no value in column label"),
         ("label", [1, 0, 0.5], "cannot be read"),
         ("label", [1, 0, -1], "Row 3 has label -1"),
         ("qid", ["a", None, "b"], "row 2 has no query id"),
-        ("qid", ["a", "b", "a"], "the rows of query 'a' do not stand together"),
-        ("docid", ["D1", None, "D2"], "row 2 has nothing in column docid"),
-        ("comment", [None, "", ""], "row 1 has nothing in column comment"),
+        ("qid", ["a", "b", "a"], "the rows of query 'a' are not consecutive"),
+        ("docid", ["D1", None, "D2"], "row 2 has no value in column docid"),
+        ("comment", [None, "", ""], "row 1 has no value in column comment"),
         ("judged", [False, True, True], "Row 1 is marked unjudged but carries label 1"),
-        ("judged", [True, None, True], "row 2 has nothing in column judged"),
+        ("judged", [True, None, True], "row 2 has no value in column judged"),
     ],
 )
 def test_values_that_cannot_be_used_are_named_with_their_file(
@@ -578,7 +582,9 @@ def test_shards_that_others_replace_while_they_are_read_are_not_called_damaged(t
     opened = open_shards(folder)
     write_shards([make_judged(12, 5, 3, seed=7)], folder, rows=40)  # fewer of them
     for read in (opened.whole, opened.files[0].load, opened.files[-1].load):
-        with pytest.raises(DataError, match=r"s: the shards were replaced by others while they were read. Start anew."):
+        with pytest.raises(
+            DataError, match=r"s: the shards were replaced by others while they were read. Start again."
+        ):
             read()
     again = open_shards(folder)
     again.files[-1].path.write_bytes(b"")

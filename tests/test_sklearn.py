@@ -397,7 +397,7 @@ def test_equal_weights_are_none_for_every_ranker(rows: Rows) -> None:
 
 def test_weights_that_mean_nothing_are_refused(rows: Rows) -> None:
     X, y, qid = rows
-    with pytest.raises(DataError, match="no place for"):
+    with pytest.raises(DataError, match="does not support"):
         Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=np.arange(len(y)) + 1.0)
     with pytest.raises(DataError, match=r"is -1; weights are finite numbers from 0 up"):
         Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=np.where(qid == qid[0], -1.0, 1.0))

@@ -202,6 +202,6 @@ def test_places_where_no_model_can_be_written_are_refused_before_anything_is_tou
     (tmp_path / "folder" / "thesis.txt").write_text("mine")
     with pytest.raises(DataError, match="holds something that is not a querywise model"):
         save(ranker, tmp_path / "folder")
-    with pytest.raises(DataError, match="does not exist; make it first"):
+    with pytest.raises(DataError, match="does not exist; create it first"):
         save(ranker, tmp_path / "no" / "where")
     assert (tmp_path / "folder" / "thesis.txt").read_text() == "mine"

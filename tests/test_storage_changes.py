@@ -120,7 +120,9 @@ def test_a_folder_names_classes_by_their_module(model: Path) -> None:
 )
 def test_a_name_that_is_no_stored_class_is_refused(model: Path, name: str) -> None:
     rewrite(model, lambda entry: entry.update({"$class": name}))
-    with pytest.raises(ModelFileError, match=r"which this version does not know\. Use the querywise that wrote it"):
+    with pytest.raises(
+        ModelFileError, match=r"which this version does not know\. Use the querywise version that wrote it"
+    ):
         load(model)
 
 
@@ -152,7 +154,7 @@ def test_a_learned_value_that_is_not_declared_is_refused_when_it_is_saved(tmp_pa
 
 @pytest.mark.parametrize("name", ["routed", "routed-views"])
 def test_a_kind_that_was_removed_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(ModelFileError, match=r"a Routed, which is no longer there: it was no better than the blend"):
+    with pytest.raises(ModelFileError, match=r"a Routed, which was removed: it was no better than the blend"):
         load(HERE / name)
 
 

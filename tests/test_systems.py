@@ -472,7 +472,7 @@ def test_what_cannot_be_fitted_here_is_refused_with_a_reason() -> None:
     with pytest.raises(DataError, match="KMeans: it is neither a regressor nor a ranker"):
         qw.compare([KMeans(2), qw.RankSVM()], FOLD)
     with pytest.raises(
-        DataError, match=r"Ridge could not be fitted here \(fit it yourself, and give it fitted\)\. Inva"
+        DataError, match=r"Ridge could not be fitted here \(fit it yourself, and pass the fitted system\)\. Inva"
     ):
         qw.compare([Ridge(alpha=-1.0), qw.RankSVM()], FOLD)
 
@@ -524,7 +524,7 @@ def test_real_valued_labels_are_what_a_regressor_is_fitted_to() -> None:
     own = Ridge().fit(train.candidates.features, train.gains[train.labels])
     compared = qw.compare({"here": Ridge(), "before": own}, train, valid, test)
     assert compared.scores["here"].tolist() == compared.scores["before"].tolist()
-    with pytest.raises(DataError, match=r"^LGBMRanker: labels have values of their own here"):
+    with pytest.raises(DataError, match=r"^LGBMRanker: the labels have gains"):
         qw.compare([lightgbm_ranker()], train, valid, test)
 
 

@@ -430,5 +430,5 @@ def test_postings_that_lead_nowhere_are_refused(part: str) -> None:
     damaged: dict[str, Any] = {"starts": both.starts + 1, "documents": both.documents + 9, "counts": both.counts[1:]}
     wrong: Any = damaged.get(part, both.lengths[:1])
     broken = replace(index, fields={**index.fields, "both": replace(both, **{part: wrong})})
-    with pytest.raises(ModelFileError, match=r"The postings of the index lead nowhere\. Make the index anew"):
+    with pytest.raises(ModelFileError, match=r"The postings of the index are invalid\. Rebuild the index"):
         search(broken, "fig")

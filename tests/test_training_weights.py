@@ -277,17 +277,17 @@ def test_weights_that_cannot_be_are_refused(make: Callable[[Judged], Judged], me
 )
 def test_document_weights_are_refused_where_they_have_no_place(ranker: Any) -> None:
     data = world()
-    with pytest.raises(DataError, match=r"no place for (them|document weights): .*[Tt]rees"):
+    with pytest.raises(DataError, match=r"does not support (them|document weights): .*[Tt]rees"):
         scores(ranker, data.with_weights(documents=np.arange(1.0, len(data.labels) + 1)))
 
 
 @pytest.mark.parametrize(
     ("ranker", "message"),
     [
-        (qw.SER(), "SER has no place for query weights: all queries have the same cost"),
-        (qw.SSER(), "SSER has no place for query weights"),
-        (qw.ATVT(TreeRegression(2), per="class"), "ATVT has no place for query weights: with per='class'"),
-        (qw.ATVT(TreeRegression(2), transform="monotone", variant="running"), "ATVT has no place for query weights"),
+        (qw.SER(), "SER does not support query weights: all queries have the same cost"),
+        (qw.SSER(), "SSER does not support query weights"),
+        (qw.ATVT(TreeRegression(2), per="class"), "ATVT does not support query weights: with per='class'"),
+        (qw.ATVT(TreeRegression(2), transform="monotone", variant="running"), "ATVT does not support query weights"),
     ],
     ids=["SER", "SSER", "per class", "monotone"],
 )
@@ -299,7 +299,7 @@ def test_query_weights_are_refused_where_they_have_no_place(ranker: Any, message
 
 def test_atvt_refuses_document_weights_unless_it_is_plain_regression() -> None:
     data = world()
-    with pytest.raises(DataError, match="ATVT has no place for document weights: every query's α and β"):
+    with pytest.raises(DataError, match="ATVT does not support document weights: every query's α and β"):
         scores(qw.ATVT(TreeRegression(2)), data.with_weights(documents=np.arange(1.0, len(data.labels) + 1)))
 
 
@@ -311,7 +311,7 @@ def test_files_without_a_place_for_weights_are_not_written(tmp_path: Path) -> No
         lambda: write_parts(weighted, tmp_path / "parts"),
         lambda: write_shards([weighted], tmp_path / "shards"),
     ):
-        with pytest.raises(DataError, match=r"has no place for weights. Take them off first: data.with_weights\(\)"):
+        with pytest.raises(DataError, match=r"does not support weights. Remove them first: data.with_weights\(\)"):
             write()
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Near twins: found by every rule, told in every comparison, and kept together where that is asked for."""
+"""Near-duplicates: found by every rule, told in every comparison, and kept together where that is asked for."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ def test_a_comparison_says_how_many_test_queries_have_a_near_twin_and_what_is_ga
     assert not found.twins.found[[text in ALONE for text in _texts(found.judged)]].any()
     count = int(found.twins.found.sum())
     assert found.twins.text.startswith(
-        f"{count} of 36 test queries ({100 * count / 36:.1f} %) have a near twin among the queries that the methods "
+        f"{count} of 36 test queries ({100 * count / 36:.1f} %) have a near-duplicate among the queries that the "
+        "methods "
         "learned from, such as “"
     )
     assert found.twins.example is not None
@@ -207,7 +208,7 @@ def test_a_group_on_two_sides_of_given_folds_is_told() -> None:
     found = compare({"svm": RankSVM(), "first": OneFeature(0)}, [fold])
     assert found.twins is not None
     assert (found.twins.split, int(found.twins.found.sum())) == (4, 4)
-    assert "4 of 4 test queries (100.0 %) have a near twin or a query of their group among" in repr(found)
+    assert "4 of 4 test queries (100.0 %) have a near-duplicate or a query of their group among" in repr(found)
     gain = found.on_twins("map")["first"]
     assert gain.rest is None
     assert gain.twins is not None
@@ -218,19 +219,19 @@ def test_a_report_has_a_section_on_near_twins_and_warns_on_its_first_screen(tmp_
     assert found.compared.twins is not None
     write_report(found, tmp_path, title="Twins")
     page, markdown = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
-    assert '<section id="twins"><h2>Near twins</h2>' in page
-    assert page.index("have a near twin among") < page.index("Winner")
+    assert '<section id="twins"><h2>Near-duplicates</h2>' in page
+    assert page.index("have a near-duplicate among") < page.index("Winner")
     assert found.compared.twins.text in markdown
-    assert "| first | " in markdown[markdown.index("## Near twins") :]
+    assert "| first | " in markdown[markdown.index("## Near-duplicates") :]
     header, *rows = (tmp_path / "near-twins.csv").read_text().splitlines()
     assert header.startswith("method,")
     assert [row.split(",")[0] for row in rows] == ["first", "second"]
     write_report(findings(compared(world(ALONE)), "map"), tmp_path, title="None")
     assert not (tmp_path / "near-twins.csv").exists()
-    assert "Near twins" not in (tmp_path / "report.html").read_text()
+    assert "Near-duplicates" not in (tmp_path / "report.html").read_text()
 
 
-# Folds by near twins
+# Folds by near-duplicates
 
 
 @pytest.fixture
@@ -250,7 +251,7 @@ def asked(place: Path, *more: str) -> str:
 
 def test_the_command_line_says_what_leaks_and_folds_by_near_twins(place: Path) -> None:
     by_query = " ".join(asked(place).split())
-    assert "have a near twin among the queries that the methods learned from, such as" in by_query
+    assert "have a near-duplicate among the queries that the methods learned from, such as" in by_query
     assert "compare again by near groups (group-by near), or give groups in queries.jsonl." in by_query
     told = json.loads(asked(place, "--json"))["near_twins"]
     assert told["queries"] > 0
@@ -264,7 +265,7 @@ def test_groups_can_be_left_out_of_account(place: Path) -> None:
     table = read_queries(place / "queries.jsonl")
     write_queries(place / "queries.jsonl", replace(table, groups=tuple(str(row // 2) for row in range(len(table)))))
     assert "Folds keep the 18 groups" in " ".join(asked(place).split())
-    assert "have a near twin" in " ".join(asked(place, "--group-by", "query").split())
+    assert "have a near-duplicate" in " ".join(asked(place, "--group-by", "query").split())
 
 
 def test_what_group_by_cannot_do_is_refused(place: Path) -> None:
@@ -276,15 +277,15 @@ def test_what_group_by_cannot_do_is_refused(place: Path) -> None:
     (place / "queries.jsonl").unlink()
     done = run(place, "compare", ".", "--group-by", "near")
     assert done.returncode == 2
-    assert "these folds were made before, and are taken as they are" in " ".join(done.stderr.split())
-    with pytest.raises(DataError, match=r"^Near twins are found by the texts or vectors of queries, or by"):
+    assert "these folds already exist and are used as they are" in " ".join(done.stderr.split())
+    with pytest.raises(DataError, match=r"^Near-duplicates are found by the texts or vectors of queries, or by"):
         near_groups(make_judged(5, 4, 3))
 
 
 def test_a_chain_of_more_than_a_twentieth_of_the_queries_is_told() -> None:
     chain = world((*(f"rocky {number}" for number in range(5)), *ALONE))
     with pytest.warns(
-        Hint, match=r"^One chain of near twins has 5 of 17 queries \(29\.4 %\): .* rule is too loose here"
+        Hint, match=r"^One chain of near-duplicates has 5 of 17 queries \(29\.4 %\): .* rule is too loose here"
     ):
         grouped = grouped_by(chain, "near")
     assert grouped.groups.tolist()[:6] == [0, 0, 0, 0, 0, 1]

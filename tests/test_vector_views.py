@@ -62,7 +62,7 @@ def test_points_are_vectors_of_length_one_and_unknown_ones_the_mean() -> None:
     assert table.vectors is not None
     nothing = replace(data.candidates, queries=replace(table, vectors=np.zeros_like(table.vectors)))
     np.testing.assert_allclose(view.points(nothing), np.tile(points.mean(axis=0), (30, 1)))
-    with pytest.raises(DataError, match="all of these are 0 throughout"):
+    with pytest.raises(DataError, match="all of them are zero vectors"):
         VectorView().fit(replace(data, candidates=nothing))
 
 

@@ -84,7 +84,9 @@ def bad(values: Numbers = VALUES, ids: list[str] | None = None) -> str:
 def test_a_number_that_is_not_finite_is_named_with_row_id_and_column() -> None:
     values = VALUES.copy()
     values[2, 1] = np.nan
-    assert bad(values) == ("v.npy: row 3 (document 'D3'), column 2 is nan; every number must be finite. Make it anew.")
+    assert bad(values) == (
+        "v.npy: row 3 (document 'D3'), column 2 is nan; every number must be finite. Create it again."
+    )
 
 
 def test_a_vector_too_long_or_too_short_for_products_is_refused() -> None:

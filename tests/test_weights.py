@@ -65,9 +65,9 @@ def test_equal_weights_take_weighted_queries_and_the_others_say_why_not() -> Non
     for ranker in (EqualWeights("rank"), EqualWeights()):
         ours, plain = (ranker.fit(each).predict(data.candidates) for each in (weighted, data))
         assert np.array_equal(ours, plain)
-    with pytest.raises(DataError, match=r"Weights has no place .*chooses weights of runs by the plain mean"):
+    with pytest.raises(DataError, match=r"Weights does not support .*chooses weights of runs by the plain mean"):
         Weights().fit(weighted)
-    with pytest.raises(DataError, match=r"Confidence has no place .*compares a query with all training queries"):
+    with pytest.raises(DataError, match=r"Confidence does not support .*compares a query with all training queries"):
         Confidence().fit(weighted)
 
 
@@ -279,7 +279,7 @@ def test_a_rank_that_is_none_is_refused_with_its_document() -> None:
     ("ranker", "message"),
     [
         (Weights("median"), r"Weights\(normalise='median'\) is unknown. Known: opensearch-min-max, l2, z-score, rank"),  # type: ignore[arg-type]
-        (Weights(measure="mrr"), "measure='mrr' cannot be learned by"),
+        (Weights(measure="mrr"), "measure='mrr' cannot be optimized"),
         (WeightsByQuery(way="luck"), r"WeightsByQuery\(way='luck'\) is unknown. Known: chosen, neighbours, signals"),  # type: ignore[arg-type]
         (WeightsByQuery(kappa=-1), r"kappa=-1\) must be a number from 0 up"),
         (WeightsByQuery(l2=0), r"l2=0\) must be a positive number"),

@@ -465,16 +465,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("train.parquet --memory 100MB", "100 MB are allowed; Python and its libraries alone take 300 MB. Allow more."),
         (
             "train.parquet --memory 300.01MB --method select-ranker",
-            "train.parquet: what is asked for needs all 576 documents in memory at once, 0.0 GB; 0.3 GB are allowed.",
+            "train.parquet: this operation needs all 576 documents in memory at once, 0.0 GB; 0.3 GB are allowed.",
         ),
         (
             "train.txt --memory 4GB",
-            "--memory is kept to on one set of shards as it is, without --features, --queries or --fold.",
+            "--memory applies to one set of shards as stored, without --features, --queries or --fold.",
         ),
         ("train.parquet --memory nonsense", "--memory nonsense: expected a size like 4GB or 800MB."),
         ("train.parquet --memory=-1GB", "--memory -1GB: expected a size like 4GB or 800MB."),
         ("train.parquet --memory 0", "--memory 0: expected a size like 4GB or 800MB."),
-        ("train.parquet --memory 4GB --cluster auto", "--memory is for one machine; a cluster keeps to what Ray was"),
+        (
+            "train.parquet --memory 4GB --cluster auto",
+            "--memory is for one machine; a cluster uses the memory that Ray was",
+        ),
     ],
 )
 def test_a_budget_that_cannot_be_kept_is_refused(place: Path, words: str, message: str) -> None:

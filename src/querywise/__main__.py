@@ -1,4 +1,4 @@
-"""The command `querywise`, as `python -m querywise` too: what is settled before anything large is imported."""
+"""The command `querywise`, also `python -m querywise`: everything that is done before a large import."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from collections.abc import Callable
 def main(imported: Callable[[], Callable[[], None]] | None = None) -> None:
     """Run the command line.
 
-    Until a command runs, Ctrl-C ends the process without a word: nothing has been begun. A standard stream that is
-    closed is kept so, or the next file that is opened would be in its place, and get what is printed.
+    Until a command runs, Ctrl-C ends the process silently, since nothing has begun. A standard stream that is
+    closed stays closed; otherwise the next opened file would take its descriptor and receive the output.
 
     Args:
         imported: Imports another command line than querywise's and returns it.
-
     """
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if usual:

@@ -1,13 +1,13 @@
-"""Every error querywise raises on purpose.
+"""All errors that querywise raises deliberately.
 
     QuerywiseError
-    ├── DataError          the input cannot mean what the caller thinks it means
-    ├── NotFittedError     a prediction was asked of something that has not been fitted
-    ├── SolverError        an optimisation did not reach the accuracy it promises
-    ├── ModelFileError     a model folder is damaged, foreign, or from a newer version
-    └── ClusterError       a cluster cannot be reached, or could not do its work
+    ├── DataError          the input or an argument is invalid
+    ├── NotFittedError     an object was used before it was fitted
+    ├── SolverError        an optimization did not reach the required accuracy
+    ├── ModelFileError     a model folder is damaged, not querywise's, or from a newer version
+    └── ClusterError       a cluster cannot be reached, or failed
 
-A message says where, what was found, what was expected, and what to do.
+A message says where the problem is, what was found, what was expected, and what to do.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _LONGEST = 2_000  # characters of a message
 
 
 class QuerywiseError(Exception):
-    """The root of every error this package raises on purpose.
+    """Base class of all errors that querywise raises deliberately.
 
     Args:
-        message: what is said: where, what was found, what was expected, what to do.
-        arguments: the arguments of functions it is about. A message writes them as Python does, `name='value'`; a
-            program that asks for them in another way, as the command line does, can put its own words there.
+        message: where the problem is, what was found, what was expected, and what to do.
+        arguments: the function arguments that the message is about. It writes them as Python does, `name='value'`; a
+            program with other names for them, such as the command line, can substitute its own.
 
     >>> from querywise import DataError, QuerywiseError
     >>> error = DataError("top=0: expected a number from 1 up.", arguments=("top",))
@@ -44,10 +44,10 @@ def _one_line(message: str) -> str:
 
 
 class DataError(QuerywiseError, ValueError):
-    """The input cannot mean what the caller thinks it means. Also a ValueError.
+    """The input or an argument is invalid. Also a ValueError.
 
     Args:
-        message, arguments: as QuerywiseError has them.
+        message, arguments: as in QuerywiseError.
 
     >>> from querywise import DataError, from_arrays
     >>> try:
@@ -59,10 +59,10 @@ class DataError(QuerywiseError, ValueError):
 
 
 class NotFittedError(QuerywiseError, RuntimeError):
-    """A prediction was asked of something that has not been fitted. Also a RuntimeError.
+    """An object was used before it was fitted. Also a RuntimeError.
 
     Args:
-        subject: what was asked; its class is named.
+        subject: the unfitted object, whose class the message names.
 
     >>> from querywise import NotFittedError, RankSVM, make_judged
     >>> try:
@@ -78,13 +78,13 @@ class NotFittedError(QuerywiseError, RuntimeError):
 
 
 class SolverError(QuerywiseError, RuntimeError):
-    """An optimisation did not reach the accuracy it promises. Also a RuntimeError.
+    """An optimization did not reach the required accuracy. Also a RuntimeError.
 
     Args:
-        message, arguments: as QuerywiseError has them.
+        message, arguments: as in QuerywiseError.
 
-    It is rare: features of very different sizes, or settings near the ends of their ranges. Scale the features, or
-    choose other settings.
+    This is rare; causes are features of very different sizes, or settings near the ends of their ranges. Scale the
+    features, or choose other settings.
 
     >>> from querywise import QuerywiseError, SolverError
     >>> issubclass(SolverError, QuerywiseError)
@@ -93,10 +93,10 @@ class SolverError(QuerywiseError, RuntimeError):
 
 
 class ModelFileError(QuerywiseError, ValueError):
-    """A model folder is damaged, foreign, or from a newer version. Also a ValueError.
+    """A model folder is damaged, not querywise's, or from a newer version. Also a ValueError.
 
     Args:
-        message, arguments: as QuerywiseError has them.
+        message, arguments: as in QuerywiseError.
 
     >>> from querywise import ModelFileError, load
     >>> try:
@@ -108,10 +108,10 @@ class ModelFileError(QuerywiseError, ValueError):
 
 
 class ClusterError(QuerywiseError, RuntimeError):
-    """A cluster cannot be reached, or could not do its work. Also a RuntimeError.
+    """A cluster cannot be reached, or failed. Also a RuntimeError.
 
     Args:
-        message, arguments: as QuerywiseError has them.
+        message, arguments: as in QuerywiseError.
 
     >>> from querywise import ClusterError, QuerywiseError
     >>> issubclass(ClusterError, QuerywiseError)
@@ -120,8 +120,8 @@ class ClusterError(QuerywiseError, RuntimeError):
 
 
 class Hint(UserWarning):
-    """Something that works, but could work better; the command line prints it as one line."""
+    """A warning about something that works but could work better; the command line prints it as one line."""
 
 
 class EdgeHint(Hint):
-    """A parameter was chosen at the edge of the values tried, so that a better one may lie beyond."""
+    """A warning that a parameter was chosen at the edge of the values tried, so a better value may lie beyond."""

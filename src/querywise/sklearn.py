@@ -1,10 +1,10 @@
-"""Any ranker as an estimator of scikit-learn, for its pipelines, searches and cross-validation.
+"""Any ranker as a scikit-learn estimator, for pipelines, searches and cross-validation.
 
     import sklearn; sklearn.set_config(enable_metadata_routing=True)
     search = GridSearchCV(Ranker(KnnOnline(RankSVM())), {"ranker__k": [0.1, 0.3]}, cv=GroupKFold(5))
     search.fit(X, y, qid=qid, groups=qid)
 
-The query of every row is metadata, `qid`: fit, predict and score ask scikit-learn for it by themselves.
+The query of every row is metadata, `qid`; fit, predict and score request it from scikit-learn automatically.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     """A ranker with scikit-learn's fit(X, y), predict(X) and score(X, y), which take the query of every row as `qid`.
 
     Args:
-        ranker: what is fitted, a copy of it, on the rows grouped by query; None is `recommended()`. Its parameters are
-            `ranker__…`, as in `ranker__learner__l2`.
-        measure: what `score` gives, the mean over all queries; any name of docs/measures.md, such as `ndcg@10` or
+        ranker: the ranker, of which a copy is fitted on the rows grouped by query; None is `recommended()`. Its
+            parameters are `ranker__…`, as in `ranker__learner__l2`.
+        measure: the measure whose mean over all queries `score` returns; see docs/measures.md, such as `ndcg@10` or
             `map`.
-        validation: a share of the training queries, between 0 and 1, chosen at random, that is kept from training and
-            decides when to stop, for rankers that stop early, as LambdaMART does; None: all are trained on.
-        seed: of that choice.
-        gains: False: y has whole numbers. True: real values, such as click rates. Or what each whole number is worth;
+        validation: the share of the training queries, between 0 and 1, chosen at random, that is held out and
+            decides when to stop, for rankers with early stopping, such as LambdaMART; None trains on all queries.
+        seed: the seed of that choice.
+        gains: False if y has grades, True if it has real values, such as click rates; or the gain of each grade;
             see `from_arrays`.
-        without_qid: what happens where no qid is given: `refuse` says what to do; `one query` takes all rows as the
+        without_qid: what to do if no qid is given: `refuse` raises an error; `one query` treats all rows as the
             documents of a single query.
 
     Its methods take:
@@ -66,17 +66,18 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     X: one row per (query, document) pair: an array, a sparse matrix or a table of pandas or polars, whose columns are
     then the names of features.
     y: relevance, from 0 (not relevant) up.
-    qid: one query id per row; rows of a query need not be together, and scores are in the order of the rows.
+    qid: one query id per row; rows of a query need not be contiguous, and scores are in the order of the rows.
     sample_weight: one number per row, from 0 up; in `score`, the same for all rows of a query.
     query_groups: in `fit`, the group of each row's query; queries of one group are never on both sides of `validation`.
-    scikit-learn's own `groups`, which a search gives to its splitter, is another argument: hand both the same.
+    scikit-learn's own `groups`, which a search passes to its splitter, is a separate argument: pass the same values to
+    both.
 
-    After fit: `ranker_`, the fitted ranker, which the rest of the library takes (`save(search.best_estimator_.ranker_,
-    "model")`); `n_features_in_`, `feature_names_in_`.
+    After fit: `ranker_`, the fitted ranker, which the rest of the library accepts
+    (`save(search.best_estimator_.ranker_, "model")`); `n_features_in_`, `feature_names_in_`.
 
     Raises:
-        DataError: Rows without `qid` unless told otherwise, a validation share outside 0 to 1, and what the ranker
-            refuses; what scikit-learn checks, with its own errors.
+        DataError: Rows without `qid` unless `without_qid` allows them, a validation share outside 0 to 1, and what the
+            ranker rejects; scikit-learn's own checks raise its own errors.
 
     >>> from querywise import RankSVM
     >>> from querywise.sklearn import Ranker
@@ -119,11 +120,11 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         """Fit a copy of the ranker.
 
         Args:
-            sample_weight: one number per row. The same for all rows of a query, it is how much the query counts; else
-                how much each document counts, which few rankers take. Rows of weight 0 are left out. A ranker that has
-                no place for weights says so.
-            query_groups: one text or number per row, the same for all rows of a query: queries that `validation` keeps
-                on one side.
+            sample_weight: one number per row. If it is the same for all rows of a query, it is the weight of the query;
+                else the weight of each document, which few rankers support. Rows of weight 0 are left out. A ranker
+                that does not support weights raises DataError.
+            query_groups: one text or number per row, the same for all rows of a query: `validation` keeps queries of a
+                group on one side.
         """
         find_measure(self.measure)
         ranker = unfitted(recommended() if self.ranker is None else self.ranker)
@@ -138,7 +139,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         return self
 
     def predict(self, X: Matrix, *, qid: ArrayLike | None = None) -> Floats:
-        """One score per row, in the order of the rows; only scores of one query can be compared."""
+        """Return one score per row, in the order of the rows; scores are comparable only within a query."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, **self._checks())
         candidates = self._judged(rows, None, qid, "predict").candidates
@@ -147,7 +148,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     def score(
         self, X: Matrix, y: ArrayLike, *, qid: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """The mean of the measure over all queries, weighted if asked for; higher is better."""
+        """Return the mean of the measure over all queries, weighted if `sample_weight` is given; higher is better."""
         check_is_fitted(self)
         rows, labels = validate_data(self, X, y, reset=False, **self._checks())
         data = self._judged(rows, labels, qid, "score")

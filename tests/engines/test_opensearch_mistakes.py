@@ -125,8 +125,8 @@ def test_an_upload_that_breaks_off_goes_on_and_the_old_models_answer_meanwhile(s
     with breaking(search.url, "POST", 3, "_createmodel") as way:
         broken = upload(tmp_path / "two", way)
     assert broken.returncode == 2
-    assert "4 of 8 things to upload are there now" in broken.stderr
-    assert "run upload.py again to go on" in broken.stderr
+    assert "4 of 8 items were uploaded" in broken.stderr
+    assert "Run upload.py again to continue" in broken.stderr
     assert scored(search, "mistakes-0") == before
     assert "(4 of them were there before)" in upload(tmp_path / "two", search.url).stdout
     assert scored(search, "mistakes-2-0") != before

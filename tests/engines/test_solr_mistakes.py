@@ -149,7 +149,7 @@ def test_an_upload_that_broke_off_leaves_the_old_in_service_and_goes_on(
         broken = upload(tmp_path / "new", url, empty)
     assert broken.returncode == 2
     assert "the connection broke off" in broken.stderr
-    assert "4 of 8 things to upload are there now. Models in service were not touched" in broken.stderr
+    assert "4 of 8 items were uploaded. Models in service were not changed" in broken.stderr
     assert scored(node, empty, "mistakes-0") == before
     assert "(4 of them were there before)" in upload(tmp_path / "new", node.url, empty).stdout
     assert scored(node, empty, "newer-0") != before

@@ -24,7 +24,7 @@ def clicks(
     log: Annotated[
         str,
         typer.Argument(
-            help="A click log: CSV, TSV or Parquet with a row for every document shown, a file with a page a line, "
+            help="A click log: CSV, TSV or Parquet with a row for every document shown, a file with one page per line, "
             "OpenSearch's UBI as NDJSON, or the address of an engine with UBI's indices."
         ),
     ],
@@ -113,7 +113,7 @@ def _say(found: LogFindings, written: JudgmentCounts, out: Path) -> None:
         total = sum(each.pages for each in found.known.plan)
         say(
             f"Exchanging two neighboring positions at random in {total:,} pages of queries that come ten times or more "
-            "would tell the position curve to about 10 %; the report has how many for which positions."
+            "would determine the position curve to about 10 %; the report has how many for which positions."
         )
     if found.borrowing is not None:
         _say_borrowing(found)
@@ -133,14 +133,17 @@ def _say_borrowing(found: LogFindings) -> None:
     each = found.borrowing
     assert each is not None
     if not each.share:
-        say("Rare queries do not borrow: on earlier pages that predicted no click better.")
+        say(
+            "Rare queries use only their own clicks: on earlier pages, borrowing from similar queries predicted "
+            "clicks no better."
+        )
         return
     rows = [(band.name, f"{band.queries:,}", f"{band.gain:+.4f}", p_value(band.p)) for band in each.bands]
     say(plain_table(("earlier pages of a query", "queries", "gain in log-likelihood", "p"), rows))
     verdict = "borrow" if each.helps else "do not borrow"
     say(
         f"Rare queries {verdict}: with clicks under queries similar by {each.kind} (share {each.share:g}), the "
-        f"log-likelihood of a later click or skip changes by {each.gain:+.4f} a query ({p_value(each.p)})."
+        f"log-likelihood of a later click or skip changes by {each.gain:+.4f} per query ({p_value(each.p)})."
     )
 
 

@@ -67,7 +67,9 @@ def features(
     from querywise.retrieval.reading import judged_from_text
 
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
-        raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
+        raise DataError(
+            f"{out}: this folder holds a collection, whose {QUERIES} would be overwritten. Name another folder."
+        )
     check_parts_folder(out)
     how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown, vector_search, adapt, candidates)
     with shown(quiet=quiet), working(cluster):
@@ -127,7 +129,7 @@ def fields(
         raise DataError(f"{data}: there is no corpus.jsonl, corpus.csv, corpus.tsv or corpus.parquet here.")
     place = corpus.with_name(FILE) if out is None else out
     if place.exists():
-        raise DataError(f"{place} is there already. Edit it, move it away, or name another file with --out.")
+        raise DataError(f"{place} already exists. Edit it, move it away, or name another file with --out.")
     with shown(quiet=quiet):
         found = find_fields(records_of(corpus))
         suggested = found.suggested
@@ -256,7 +258,7 @@ def convert(
             help="LETOR files (plain, .gz, .xz), feature logs (.parquet, or folders of such files), or shards."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write to; shards that are there are replaced as a whole.")],
+    out: Annotated[Path, typer.Option(help="Folder to write to; existing shards are replaced as a whole.")],
     rows: Annotated[int, typer.Option(min=1, help="Rows per shard, about: no query is split.")] = 100_000,
     shards: Annotated[
         int | None,

@@ -113,8 +113,8 @@ def compare(
     group_by: Annotated[
         str,
         typer.Option(
-            help="What folds keep together: group, the groups of queries.jsonl where there are some; near, also near "
-            "twins (the same words, one edit apart, vectors or relevant documents alike); query, nothing."
+            help="What folds keep together: group, the groups of queries.jsonl where there are some; near, also "
+            "near-duplicates (the same words, one edit apart, similar vectors or relevant documents); query, nothing."
         ),
     ] = "group",
     cluster: options.ClusterAddress = None,
@@ -167,7 +167,7 @@ def _check_plain(how: Retrieval, *, plain: bool) -> None:
     """Raise DataError for a comparison with plain vectors if none learn."""
     if plain and (how.adapt == "off" or not how.by_vectors):
         raise DataError(
-            f"--plain: query vectors do not learn here ({'--adapt off' if how.by_vectors else 'there are none'})."
+            f"--plain: query vectors are not adapted here ({'--adapt off' if how.by_vectors else 'there are none'})."
         )
 
 

@@ -99,7 +99,7 @@ def _say(verdict: Verdict, noted: Noted, names: list[str]) -> None:
         say(plain_table((f"queries that {verdict.draws.arms[-1]} loses most", "won", "lost"), lost))
     others = [each for each in names if each != "~".join(verdict.draws.arms)]
     if others:
-        say(f"The log has {', '.join(others)} too: --arms.")
+        say(f"The log also has {', '.join(others)}; choose with --arms.")
 
 
 def _say_estimates(found: Sequence[PolicyEstimate]) -> None:
@@ -132,7 +132,7 @@ def promote(
     from querywise.storage.promoting import promote as put
 
     if (model is None) != back:
-        raise DataError("Name the model to promote, or say --back; one of the two.")
+        raise DataError("Name the model to promote or pass --back, not both.")
     version = put_back(over) if model is None else put(model, over)
     if not quiet:
-        say(f"{over} has model {version[:12]} now. The one before is in {before(over)}.")
+        say(f"{over} now has model {version[:12]}. The previous model is in {before(over)}.")

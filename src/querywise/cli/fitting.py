@@ -143,8 +143,8 @@ def _say_fitted(fitted: Fitted, queries: int, out: Path) -> None:
     sizes = fitted.sizes
     if sizes is not None:
         say(
-            f"{sizes.groups} clusters; {sizes.of_one_query} have one query to learn from and {sizes.empty} none: "
-            "those are given the global model."
+            f"{sizes.groups} clusters; {sizes.of_one_query} have one training query and {sizes.empty} have none: "
+            "those use the global model."
         )
     say(f"{fitted.notes['method']} trained on {queries} queries, saved in {out}")
 
@@ -263,7 +263,7 @@ def _tell_boosts(found: LearnedBoosts, measure: str, out: Path) -> None:
     yours = ["against yours"] if found.own is not None else []
     say(plain_table(["", "equal boosts", "learned", "against equal", *yours, "boosts, of all queries"], rows))
     if found.own is not None:
-        say(f"Yours: {measure} {found.own.mean():.4f}.")
+        say(f"With your boosts: {measure} {found.own.mean():.4f}.")
     say(said(found, measure), f"Written: {found.boosts.form}, in {out}")
 
 
@@ -290,7 +290,7 @@ def adapt(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Move query vectors to where the answers of similar judged queries are.
+    """Move query vectors towards the relevant documents of similar judged queries.
 
     Documents keep their vectors: nothing is indexed again, and any vector engine takes the result.
     With a text collection, trains an adapter. With the folder of an adapter, --apply moves vectors.
@@ -358,7 +358,7 @@ def _tell_adapted(adapter: AdaptedVectors, done: JsonObject, *, as_json: bool, q
     elif not quiet:
         p = p_value(adapter)
         tested = "" if p is None else f" Paired t test: p {p:.2g}."
-        say(f"{adapter.said()}{tested} Judged queries that teach: {adapter.teachers_:,}.")
+        say(f"{adapter.said()}{tested} Judged queries used for training: {adapter.teachers_:,}.")
         for name, what in (("vectors", "adapted vectors, saved"), ("out", "Saved in"), ("export", "Exported to")):
             if name in done:
                 say(f"{done[name]:,} {what}" if name == "vectors" else f"{what} {done[name]}")

@@ -107,7 +107,7 @@ def fuse(
     how = one_embedder(retrieval_from(vectors, embed, top, language=language, vector_search=vector_search))
     if collection is None and how.by_vectors:
         what = "--embed" if how.embed else "--vectors"
-        raise DataError(f"{what} makes a run of a text collection; name the collection with --collection.")
+        raise DataError(f"{what} makes a run from a text collection; name the collection with --collection.")
     say_renamed([method, baseline], quiet=quiet)
     method, baseline = (None if each is None else current_name(each) for each in (method, baseline))
     if method is not None:

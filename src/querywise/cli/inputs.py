@@ -119,7 +119,7 @@ def read_training(
     retrieval.refuse_vectors(data)
     if also_judged:
         said = f"--also-judged {also_judged[0]}: these judgements are added to those of a text collection"
-        raise DataError(f"{said}, and {data[0]} is none; feature files have labels of their own.")
+        raise DataError(f"{said}, and {data[0]} is not one; feature files contain their own labels.")
     if fold is None:
         folder = next((path for path in data if path.is_dir() and reader_of(path) in (FOLDER, TEXT)), None)
         if folder is not None:
@@ -149,7 +149,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
     """Use the given workers inside the block."""
     if cluster is not None and memory is not None:
-        raise DataError("--memory is for one machine; a cluster keeps to what Ray was started with.")
+        raise DataError("--memory is for one machine; a cluster uses the memory that Ray was started with.")
     budget = None if memory is None else bytes_from(memory)
     if cluster is not None:
         from querywise.runtime.ray import Cluster, keep_quiet
@@ -170,7 +170,7 @@ def require_parts(data: Training, memory: str | None) -> None:
     """Raise DataError for a memory budget if the data is all in memory."""
     if memory is not None and data.in_memory:
         raise DataError(
-            "--memory is kept to on one set of shards as it is, without --features, --queries or --fold. `querywise "
+            "--memory applies to one set of shards as stored, without --features, --queries or --fold. `querywise "
             "convert` makes one of this data, and takes --features and --queries."
         )
 

@@ -132,7 +132,10 @@ def judge(
         raise DataError(f"--most-money {most_money:g}: give prices too, with --price-in and --price-out.")
     if prompt is not None and not prompt.exists():
         job.write_prompt(prompt)
-        say(f"{prompt} was not there and has the usual prompt now; nothing was sent. Edit it, and run the same again.")
+        say(
+            f"{prompt} did not exist, so the default prompt was written to it; nothing was sent. Edit it, and run the "
+            "same command again."
+        )
         return
     text = job.PROMPT if prompt is None else job.read_prompt(prompt)
     warmth = temperature if temperature is not None else float(votes > 1)

@@ -52,7 +52,7 @@ def rank(
     if kind not in ("trec", "parquet", "scores"):
         raise DataError(f"Unknown format {kind!r}. Known: trec, parquet, scores.")
     if kind != "scores" and out is None:
-        raise DataError("A TREC run and Parquet need a place to be written to; name one with --out.")
+        raise DataError("A TREC run and Parquet are written to a file; name it with --out.")
     if out is not None:
         (check_scores_folder if kind == "parquet" else check_writable)(out)
     ranker = load_ranker(model)
@@ -150,7 +150,7 @@ def explain(
     from querywise.storage import load_ranker
 
     if (above is None) != (below is None):
-        raise DataError("--above and --below go together: why is the one document above the other?")
+        raise DataError("Give --above and --below together: they explain why one document is above another.")
     ranker = load_ranker(model)
     missing = missing_for(ranker)
     candidates = read_judged(data, features=features, queries=queries, missing=missing).candidates

@@ -100,7 +100,7 @@ def serve(
         return
     if (model is None) != demo:
         raise DataError(
-            "Name a model folder, or say --demo for the embedded collection; one of the two. To judge alone: --pairs."
+            "Name a model folder or pass --demo for the embedded collection, not both. For judging only, pass --pairs."
         )
     if demo and (index or data or queries or embed):
         raise DataError("--demo has an index and queries of its own; leave out --index, --data, --queries and --embed.")
@@ -365,7 +365,7 @@ def export(
     find_target(to)
     lonely = next((option for option, given in (("queries", queries), ("features", features)) if given), None)
     if data is None and lonely is not None:
-        raise DataError(f"--{lonely} says more of the documents in --data; name that file too, or leave it out.")
+        raise DataError(f"--{lonely} describes the documents in --data; pass --data too, or leave it out.")
     check_export_folder(out, to, force=force)
     ranker = load_ranker(model)
     given = None if feature_set is None else features_from(feature_set)
@@ -405,7 +405,7 @@ def _say_models(done: Written, out: Path) -> None:
 
     say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {done.engine} written to {out}")
     if len(done.models) > _MANY:
-        say("To keep them few, fit with --set models=20, or --clusters.")
+        say("For fewer models, fit with --set models=20, or --clusters.")
     if done.unfinished:
         say("The features are a template: fill in what is marked EDIT_ME, or export again with --feature-set.")
     if done.routing is not None:
@@ -414,7 +414,9 @@ def _say_models(done: Written, out: Path) -> None:
         by = " and ".join(done.routing.by)
         say(f"Queries are routed by {by}, with {count} to the engine each{less}: router.py")
     if done.exactness is None:
-        say("Give --data, the training file: its features are then looked at, and the engine is checked with them.")
+        say(
+            "Give --data, the training file: its features are then checked, and the engine's scores are tested on them."
+        )
     else:
         say(exactness_sentence(done.exactness))
     say(f"Read {out / 'README.md'}")

@@ -41,7 +41,7 @@ class Band(NamedTuple):
 
 
 class Borrowing(NamedTuple):
-    """How queries borrow, and whether that predicts later clicks better; `share` is λ, `gain` and `p` are overall."""
+    """How queries borrow, and whether that predicts later clicks better. `share` is λ; `gain` and `p` are overall."""
 
     kind: str
     share: float

@@ -59,5 +59,5 @@ def _hits(answer: Mapping[str, Json], base: str) -> list[Mapping[str, Json]]:
     outer = answer.get("hits")
     found = outer.get("hits") if isinstance(outer, Mapping) else None
     if not isinstance(found, list) or len(found) > _PAGE or not all(isinstance(each, Mapping) for each in found):
-        raise DataError(f"{base}: the answer has no hits, or more than were asked for; expected that of a search.")
+        raise DataError(f"{base}: the answer has no hits, or more than were requested; expected a search response.")
     return found

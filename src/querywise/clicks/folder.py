@@ -55,7 +55,7 @@ class Beside(NamedTuple):
 
 
 def documents_beside(collection: Path | None, features: Path | None) -> Beside:
-    """Read what judgments are joined with: nothing, a text collection, or a feature log with document ids."""
+    """Read the data that judgments are joined with: none, a text collection, or a feature log with document ids."""
     if collection is not None:
         found: Collection = read_collection(collection)
         known = frozenset(each.id for each in found.documents())

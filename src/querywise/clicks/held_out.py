@@ -49,9 +49,9 @@ class HeldOut:
     """The two parts of a log, judged.
 
     Attributes:
-        model: The click model that judges.
-        known: What the whole log tells about position bias.
-        before: What its earlier pages, `earlier`, tell.
+        model: The click model that produces the judgments.
+        known: What is known about position bias from the whole log.
+        before: What is known from its earlier pages, `earlier`.
         names: Ids of queries by their texts.
         gains, naive: Judgments from the earlier pages, for training.
         later: Judgments from the later pages.
@@ -136,7 +136,7 @@ class ByPages:
         log = self.held.earlier
         pages = pages_with_a_click(train.candidates.features, log, rows_in(train.candidates, log, self.held.names))
         if not len(pages.sizes):
-            raise DataError(f"{self.name}: no page with a click is of the training queries and their candidates.")
+            raise DataError(f"{self.name}: no page with a click belongs to the training queries and their candidates.")
         grow = lightgbm_by_position if self.name == LIGHTGBM else xgboost_unbiased
         return Foreign(self.name, grow(pages, Trees(threads=cores())))
 
@@ -167,7 +167,8 @@ def held_out(folder: Path) -> HeldOut | None:
         return None
     if not (folder / PAGES).is_file():
         raise DataError(
-            f"{folder}: the pages of the log are not here, so no later ones can judge. With Arrow installed (pip "
+            f"{folder}: the pages of the log are missing, so judgments cannot be tested on later pages. With Arrow "
+            "installed (pip "
             "install 'querywise[parquet]'), `querywise clicks` writes them too."
         )
     notes, names = read_manifest(folder), names_of(read_queries(folder / "queries.jsonl"))[0]

@@ -1,4 +1,4 @@
-"""Identifiability: whether a log can tell position from relevance, how well, and what shuffled traffic would add.
+"""Whether position bias can be told from relevance in a log, how well, and what shuffled traffic would add.
 
 The same pair seen at two positions tells how much more one is examined than the other. Given how often a pair with c
 clicks was shown at each position (n_p), its clicks fall on positions with probabilities w_p = n_p θ_p / Σ n_q θ_q,
@@ -33,7 +33,7 @@ class Swap(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What a log can tell of position bias.
+    """What is known about position bias from a log.
 
     Attributes:
         known: Whether judgments can be debiased.
@@ -61,7 +61,7 @@ class Knowledge(NamedTuple):
 
 
 def what_is_known(log: Impressions) -> Knowledge:
-    """Estimate what a log tells of position bias, from the positions of every pair."""
+    """Estimate position bias and its errors from a log, by the positions of every pair."""
     none = np.zeros(0)
     if not log.has_positions:
         why = "The log has no positions, so nothing can be said of position bias."

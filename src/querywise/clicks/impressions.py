@@ -70,7 +70,7 @@ class ImpressionRows(NamedTuple):
 
 
 class Bots(NamedTuple):
-    """Sessions that are probably not of a person; `pages` are the indices of their pages."""
+    """Sessions that are probably not by a person; `pages` are the indices of their pages."""
 
     sessions: int
     pages: Ints

@@ -92,7 +92,7 @@ def choose_model(known: Knowledge, likelihoods: dict[str, float], named: str | N
     if named is not None:
         require_model(named)
         if named in _POSITIONED:
-            raise DataError(f"model={named!r} says nothing of documents; name another.", arguments=("model",))
+            raise DataError(f"model={named!r} gives no grades of documents; name another.", arguments=("model",))
         if named in EXAMINED and not known.known:
             raise DataError(
                 f"model={named!r} would give debiased judgments that this log does not support. {known.reason} Take "

@@ -42,7 +42,7 @@ EXAMINED = ("pbm", "ubm")  # models of examination by position, which debias
 
 
 class Prior(NamedTuple):
-    """A Beta distribution, equivalent to having seen a clicks and b skips."""
+    """A Beta distribution, equivalent to having seen `a` clicks and `b` skips."""
 
     a: float
     b: float

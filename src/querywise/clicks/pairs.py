@@ -42,7 +42,9 @@ class ClickPreferences(NamedTuple):
 def preferences(log: Impressions, known: Knowledge) -> ClickPreferences:
     """Return the preferences of a log whose position bias is known, or that has propensities."""
     if log.propensity is None and not known.known:
-        raise DataError(f"Pairs by inverse propensity need to know examination. {known.reason}", arguments=("pairs",))
+        raise DataError(
+            f"Pairs by inverse propensity need examination probabilities. {known.reason}", arguments=("pairs",)
+        )
     clicked = np.flatnonzero(log.clicked)
     inverse = 1 / (known.theta[log.position] if log.propensity is None else log.propensity)[clicked]
     clipped = float(np.quantile(inverse, QUANTILE))

@@ -1,4 +1,4 @@
-"""LightGBM and XGBoost as their users learn from clicks: a group per page, and their own option for position bias."""
+"""LightGBM and XGBoost trained on clicks as their users would: a group per page, and their own position bias option."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Trees(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """Pages with a click, as these libraries take them: a row per document, and the size of each page."""
+    """Pages with a click, in the form that these libraries accept: a row per document, and the size of each page."""
 
     features: Floats
     clicked: Ints

@@ -87,7 +87,7 @@ def read_clicks(path: PathLike, *, actions: Sequence[str] = CLICKS, device: str 
     if kind is None:
         raise DataError(
             f"{file}: this is not a click log. Expected columns query, document and clicked, with position, session "
-            "and time where they are known; or query, shown and clicked with a page a line; or UBI's queries and "
+            "and time where they are known; or query, shown and clicked with one page per line; or UBI's queries and "
             "events as NDJSON."
         )
     with doing("Reading"):

@@ -79,7 +79,7 @@ class Candidates:
         if self.feature_names is not None and len(self.feature_names) != features.shape[1]:
             raise DataError(f"There are {features.shape[1]} features but {len(self.feature_names)} feature names.")
         if self.queries is not None and self.queries.ids != self.query_ids:
-            raise DataError("The query table is in another order than the documents; use with_queries(table).")
+            raise DataError("The query table is not in the order of the documents; use with_queries(table).")
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "_moderate", moderate)
         object.__setattr__(self, "starts", starts)
@@ -94,7 +94,7 @@ class Candidates:
         starts, count = np.asarray(self.starts, dtype=np.int64), len(self.query_ids) + 1
         if starts.ndim != 1 or len(starts) != count or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
             raise DataError(
-                f"starts must be {count} row numbers that begin at 0 and never fall, "
+                f"starts must be {count} row numbers that begin at 0 and never decrease, "
                 f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."
             )
         if starts[-1] != rows:

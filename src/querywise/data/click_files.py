@@ -194,7 +194,7 @@ def events_of(path: Path, *, growing: bool = False) -> Iterator[tuple[int, Mappi
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
-                raise DataError(f"{path}:{number}: invalid JSON; expected one record a line.") from None
+                raise DataError(f"{path}:{number}: invalid JSON; expected one record per line.") from None
             if not isinstance(record, dict):
                 raise DataError(f"{path}:{number}: expected a record, found {line.strip()[:60]!r}.")
             if len(record) == 1 and next(iter(record)) in ("index", "create"):

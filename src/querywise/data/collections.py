@@ -92,7 +92,7 @@ def read_collection(
     corpus = corpus_in(root)
     if corpus is None:
         raise DataError(
-            f"{root}: there is no corpus.jsonl here. Expected one document a line, like "
+            f"{root}: there is no corpus.jsonl here. Expected one document per line, like "
             '{"_id": "D7", "title": "jaguar", "text": "a large cat"}.'
         )
     asked = Path(queries) if queries is not None else _first(root, _TOPICS)
@@ -257,8 +257,7 @@ def _unique(documents: Iterable[tuple[str, Document]]) -> Iterator[Document]:
         if document.id in places:
             first = places[document.id].rpartition(":")[2]
             raise DataError(
-                f"{where}: document {document.id!r} already stands on line {first}; every document needs an id of its "
-                "own."
+                f"{where}: document {document.id!r} is already on line {first}; every document needs a unique id."
             )
         names = tuple(document.columns) if names is None else names
         if set(document.columns) != set(names):

@@ -87,7 +87,7 @@ class FieldSpec:
             return self._texts(value) if self.has_words else self._number(value)
         except (ValueError, OverflowError):
             raise DataError(
-                f"{where}: field {self.name!r} is {value!r:.60}, and it is taken for {self.kind}. Correct the value, "
+                f"{where}: field {self.name!r} is {value!r:.60}, but its kind is {self.kind}. Correct the value, "
                 f"or change the kind in {FILE}."
             ) from None
 
@@ -173,12 +173,14 @@ class Fields:
         used = len(self.words) + len(self.numbers)
         if len(named) < len(self.specs) or used > _MOST:
             raise DataError(
-                f"found {used} fields, of {len(named)} names; expected {_MOST:,} at most, each with a name of its own. "
+                f"found {used} fields, of {len(named)} names; expected {_MOST:,} at most, each with a unique name. "
                 f"Say in {FILE} which of them are ignored."
             )
         for name in filter(None, (self.title, *self.vectors)):
             if name not in named or not named[name].has_words:
-                raise DataError(f"{name!r} is named as a field with words; found: {', '.join(self.words) or 'none'}.")
+                raise DataError(
+                    f"{name!r} is not a field with words; the fields with words are: {', '.join(self.words) or 'none'}."
+                )
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -215,7 +217,7 @@ class Fields:
         return "\n".join("\n".join(part) for part in parts if isinstance(part, tuple) and part)
 
     def told(self) -> str:
-        """Return the kinds of all fields in a sentence."""
+        """Describe the kinds of all fields in a sentence."""
         kinds = {kind: [each.name for each in self.specs if each.kind == kind] for kind in KINDS}
         said = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
         return f"Fields of the documents: {said} (title: {self.title or 'none'})."
@@ -236,7 +238,7 @@ class Fields:
                 raise TypeError
             return Fields(specs, known["title"], tuple(known["vectors"]))
         except (DataError, TypeError, KeyError):
-            raise DataError(f"{where}: what it says of fields cannot be read. Make it anew.") from None
+            raise DataError(f"{where}: its description of the fields is invalid. Create it again.") from None
 
 
 _SPEC = tuple(each.name for each in fields(FieldSpec))
@@ -275,7 +277,7 @@ def _spec(name: str, said: Any) -> FieldSpec:
     stray = next((each for each in known if each not in _SPEC or each == "name"), None)
     if stray is not None or "kind" not in known:
         what = f"has {stray!r}" if stray is not None else "has no kind"
-        raise DataError(f"field {name!r} {what}; expected kind, and as you like weight, log and reference.")
+        raise DataError(f"field {name!r} {what}; expected kind, and optionally weight, log and reference.")
     return FieldSpec(name, **known)
 
 

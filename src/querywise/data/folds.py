@@ -241,10 +241,10 @@ def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
     """Split a judged set at random into nearly equal parts by query; groups of queries stay together."""
     if len(data) < 3:
         raise DataError(
-            f"Folds need three queries or more, to train, choose and test on; there are {len(data)} queries."
+            f"Folds need at least three queries, for training, validation and testing; there are {len(data)} queries."
         )
     if not 3 <= folds <= len(data):
-        raise DataError(f"{folds} folds need as many queries, and 3 is the least; there are {len(data)} queries.")
+        raise DataError(f"{folds} folds need at least as many queries, and at least 3; there are {len(data)} queries.")
     shuffled = np.random.default_rng(seed).permutation(len(data))
     return [data.select(part) for part in deal(shuffled, equal_sizes(len(data), folds), data.groups)]
 
@@ -347,7 +347,7 @@ def _read_parts(files: Sequence[Path], root: Path) -> list[Judged]:
             if home.setdefault(query_id, file) != file:
                 raise DataError(
                     f"Query {query_id!r} is in both {home[query_id]} and {file}. Parts are split by query; "
-                    "give every query an id of its own."
+                    "give every query a unique id."
                 )
     width = max(part.candidates.features.shape[1] for part in parts)
     parts = [with_side_files(part.widened(width), root) for part in parts]

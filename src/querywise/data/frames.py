@@ -90,7 +90,9 @@ def from_arrays(
     if not len(features):
         raise DataError("X has no rows; there is nothing to rank.")
     if y is None and gains is not False:
-        raise DataError("gains= says what labels are worth, and there are none: y is missing. Labels go into y.")
+        raise DataError(
+            "gains= gives the value of each label, but there are no labels: y is missing. Pass the labels as y."
+        )
     labels, values = (np.zeros(len(features), np.int64), None) if y is None else labels_from(y, gains)
     if len(labels) != len(features):
         raise DataError(f"X has {len(features)} rows but y has {len(labels)} labels.")
@@ -147,7 +149,7 @@ def from_frame(
         table = nw.from_native(frame, eager_only=True, pass_through=False)
     except nw.exceptions.DuplicateError as error:
         name = str(error).partition("- ")[2].rpartition("'")[0]
-        raise DataError(f"The table has two columns called {name}'; every column needs a name of its own.") from None
+        raise DataError(f"The table has two columns called {name}'; every column needs a unique name.") from None
     _require_texts(table.columns)
     asked = [name for name in (label, qid, document, weight, query_group, *(features or ())) if name is not None]
     absent = [name for name in asked if name not in table.columns]
@@ -270,7 +272,7 @@ def candidates_of(frame: Table, names: tuple[str, ...] | None = None, missing: M
     _require_texts(table.columns)
     if "qid" not in table.columns:
         raise DataError(
-            f"The table has no column 'qid'. It has: {', '.join(table.columns)}. Where another one has the query of "
+            f"The table has no column 'qid'. It has: {', '.join(table.columns)}. If another column has the query of "
             "every row, from_frame(table, qid='…', label=None).candidates reads it."
         )
     if names is None:
@@ -323,7 +325,7 @@ def _refuse_repeats(queries: CodedIds, documents: CodedIds) -> None:
     raise DataError(
         f"Query {query!r} has the document {document!r} {times.max()} times, and {len(pairs):,} rows have "
         f"{len(found):,} pairs of query and document. This looks like a click log, a row per impression; expected one "
-        "row per query and document. Bring the rows of a pair together first, with one label for all its clicks: "
+        "row per query and document. Merge the rows of each pair first, with one label for all its clicks: "
         'docs/data.md, "Click logs", shows how.'
     )
 
@@ -352,7 +354,10 @@ def _names_of(X: Any) -> tuple[str, ...] | None:
         return None
     taken = next((each for each in names if each in ("qid", "label")), None)
     if taken is not None:
-        raise DataError(f"X has a column {taken!r}, which is no feature. from_frame(X) reads such a table; or drop it.")
+        raise DataError(
+            f"X has a column {taken!r}, which is not a feature. Read such a table with from_frame(X), or drop the "
+            "column."
+        )
     return names
 
 
@@ -361,7 +366,7 @@ def _require_texts(columns: Sequence[Any]) -> None:
     odd = next((each for each in columns if not isinstance(each, str)), None)
     if odd is not None:
         raise DataError(
-            f"The table has a column called {odd!r}; expected names that are texts: "
+            f"The table has a column called {odd!r}; expected strings as names: "
             "table.columns = table.columns.map(str), or from_arrays(X, y, qid=…) for a matrix."
         )
 

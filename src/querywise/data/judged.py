@@ -320,7 +320,7 @@ class Judged:
             document = self.candidates.document_label(row)
             raise DataError(
                 f"Row {row + 1}, document {document!r} of query {query!r}, has label {self.labels[row]}; its judgement "
-                f"is {grades.get(query, {}).get(document, 'missing')}. Both must say the same; mend one of them."
+                f"is {grades.get(query, {}).get(document, 'missing')}. Both must agree; correct one of them."
             )
         return judged_by(self.candidates.with_empty([query for query in grades if query not in known]), grades)
 
@@ -437,7 +437,7 @@ def concatenate(parts: Sequence[Judged], *, features: Floats | None = None) -> J
     `features` are those of all parts, if they are in one array already.
     """
     if not parts:
-        raise DataError("There is nothing to put together: no judged set was given.")
+        raise DataError("There is nothing to combine: no judged set was given.")
     candidates = [part.candidates for part in parts]
     first = candidates[0]
     for each in candidates[1:]:

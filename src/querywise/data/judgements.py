@@ -68,7 +68,7 @@ class Judgements:
     def __post_init__(self) -> None:
         starts, grades = np.asarray(self.starts, np.int64), np.asarray(self.grades, np.int64)
         if starts.ndim != 1 or not len(starts) or starts[0] != 0 or (np.diff(starts) < 0).any():
-            raise DataError(f"starts must be numbers that begin at 0 and never fall; found {starts.ravel()[:8]}.")
+            raise DataError(f"starts must be numbers that begin at 0 and never decrease; found {starts.ravel()[:8]}.")
         if not len(self.document_ids) == len(grades) == starts[-1]:
             raise DataError(
                 f"There are {len(self.document_ids)} document ids and {len(grades)} grades, and starts ends at "
@@ -146,7 +146,7 @@ def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
         return None
     if len(known) < len(parts):
         raise DataError(
-            f"{len(known)} of {len(parts)} sets know all that was judged, the others only the labels of their "
+            f"{len(known)} of {len(parts)} sets have all judgments, the others only the labels of their "
             "candidates, so measures would count one thing here and another there. Give the judgements of all of "
             "them (a .qrels file beside every file), or of none."
         )
@@ -286,5 +286,5 @@ def qrels(grades: Grades, source: str = "0") -> list[str]:
     """Make the lines of TREC qrels; see `write_judgements`."""
     for name in (source, *grades, *(document for each in grades.values() for document in each)):
         if not name or re.search(r"\s", name):
-            raise DataError(f"{name!r} cannot stand in TREC qrels: it is empty or has a space in it.")
+            raise DataError(f"{name!r} cannot be written to TREC qrels: it is empty or has a space in it.")
     return [f"{query} {source} {document} {own[document]}\n" for query, own in grades.items() for document in own]

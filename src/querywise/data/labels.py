@@ -103,12 +103,12 @@ def refuse_weights(data: Learnable, whose: str, why: str, *, queries: bool = Tru
     """Raise DataError for weights that a method cannot use; with `queries=False`, only for those of documents."""
     if data.document_weights is not None:
         raise DataError(
-            f"{whose} has no place for document weights: {why}. LambdaMART and plain regression trees take them. "
-            "Without them: data.with_weights(queries=data.query_weights)."
+            f"{whose} does not support document weights: {why}. LambdaMART and plain regression trees take them. "
+            "To drop them: data.with_weights(queries=data.query_weights)."
         )
     if queries and data.query_weights is not None:
         raise DataError(
-            f"{whose} has no place for query weights: {why}. Rankers over a learner take them. Without them: "
+            f"{whose} does not support query weights: {why}. Rankers over a learner take them. Without them: "
             "data.with_weights()."
         )
 
@@ -125,9 +125,7 @@ def checked_gains(gains: ArrayLike, labels: Ints) -> Floats:
     """Return the value of each level after checking them: 0 for level 0, then rising, one for every label."""
     values = np.array(gains, dtype=np.float64)
     if values.ndim != 1 or not len(values) or values[0] != 0:
-        raise DataError(
-            f"gains is what each label is worth, one number per label from 0 up, 0 for label 0; found {_start(values)}."
-        )
+        raise DataError(f"gains must be one number per label, from 0 up, and 0 for label 0; found {_start(values)}.")
     if not np.isfinite(values).all() or values[-1] > _LARGEST or (np.diff(values) <= 0).any():
         raise DataError(f"gains must be finite numbers that rise from label to label; found {_start(values)}.")
     highest = int(labels.max(initial=0))
@@ -194,14 +192,14 @@ def require_same_labels(parts: Sequence[Learnable]) -> None:
 def refuse_gains(data: Learnable, whose: str, why: str) -> None:
     """Raise DataError for real-valued labels where they have no meaning."""
     if data.gains is not None:
-        raise DataError(f"{whose} has no place for real-valued labels (gains): {why}.")
+        raise DataError(f"{whose} does not support real-valued labels (gains): {why}.")
 
 
 def refuse_unwritable(data: Learnable, where: str) -> None:
     """Raise DataError instead of dropping data that a file format cannot hold."""
     refuse_gains(data, where, "it holds whole numbers; keep the table that the labels came from")
     if data.query_weights is not None or data.document_weights is not None:
-        raise DataError(f"{where} has no place for weights. Take them off first: data.with_weights().")
+        raise DataError(f"{where} does not support weights. Remove them first: data.with_weights().")
 
 
 def _are_fractions(y: ArrayLike) -> bool:

@@ -171,7 +171,7 @@ def write_letor(path: PathLike, data: Judged) -> None:
 def _refuse_unwritable(what: str, ids: Sequence[str], forbidden: str, named: str) -> None:
     for each in ids:
         if not each or re.search(forbidden, each):
-            raise DataError(f"{what} id {each!r} cannot stand in a LETOR file: it is empty or has {named} in it.")
+            raise DataError(f"{what} id {each!r} cannot be written to a LETOR file: it is empty or has {named} in it.")
 
 
 def _comment_to_write(candidates: Candidates, row: int) -> str:
@@ -323,7 +323,7 @@ def _queries(parsed: Sequence[_Parsed]) -> tuple[list[str], list[int]]:
                 before, earlier = began[query_id]
                 raise DataError(
                     f"{part.path}:{part.line(row)}: query {query_id!r} already began at "
-                    f"{before.path}:{before.line(earlier)}. All lines of a query must stand together; "
+                    f"{before.path}:{before.line(earlier)}. All lines of a query must be consecutive; "
                     "sort the file by qid."
                 )
             began[query_id] = (part, row)
@@ -380,7 +380,7 @@ def with_side_judgements(data: Judged, files: Sequence[Path]) -> Judged:
     said = f"{beside[0]} does not judge it" if other is None else f"grade {other.grade} at {other.where}"
     raise DataError(
         f"{place_of_row(files, row)}: document {document!r} of query {query!r} has label {data.labels[row]} here and "
-        f"{said}. Both must say the same; mend one of them."
+        f"{said}. Both must agree; correct one of them."
     )
 
 
@@ -394,7 +394,7 @@ def side_judgements(files: Sequence[Path]) -> list[Path]:
     if 0 < len(there) < len(files):
         lacking = next(path for path in found if not path.is_file())
         raise DataError(
-            f"{there[0]} says what was judged beyond the candidates, but there is no {lacking}. Give such a file "
+            f"{there[0]} lists judgments beyond the candidates, but there is no {lacking}. Give such a file "
             "beside every file, or beside none."
         )
     return there
@@ -417,9 +417,7 @@ def check_names(data: Judged) -> None:
     names = data.candidates.feature_names or ()
     repeated = first_repeated(names)
     if repeated is not None:
-        raise DataError(
-            f"Two features are called {repeated!r}; a column of your own needs a name no other feature has."
-        )
+        raise DataError(f"Two features are called {repeated!r}; a column that you add needs a unique name.")
     for name in names:
         if not name or name != name.strip() or "\n" in name:
             raise DataError(f"The feature name {name!r} is empty, or has a line end or spaces around it. Rename it.")
@@ -440,7 +438,7 @@ def write_side_files(data: Judged, folder: Path) -> None:
 def _named(data: Judged, path: Path) -> Judged:
     names = tuple(line.strip() for line in read_text(path).split("\n") if line.strip())
     if (repeated := first_repeated(names)) is not None:
-        raise DataError(f"{path}: the name {repeated!r} stands there twice; every feature needs a name of its own.")
+        raise DataError(f"{path}: the name {repeated!r} appears twice; every feature needs a unique name.")
     count = data.candidates.features.shape[1]
     if len(names) < count:
         raise DataError(f"{path}: {len(names)} names for {count} features; one line per column of the LETOR files.")

@@ -25,7 +25,9 @@ def checked_groups(groups: Groups, query_ids: Sequence[str]) -> tuple[str | None
         known = set(query_ids)
         stranger = next((each for each in groups if each not in known), None)
         if stranger is not None:
-            raise DataError(f"query_groups has a group of {stranger!r}, which is not among the {len(known)} queries.")
+            raise DataError(
+                f"query_groups has a group for query {stranger!r}, which is not among the {len(known)} queries."
+            )
         given = [groups.get(query_id) for query_id in query_ids]
     else:
         given = listed(groups)

@@ -182,10 +182,10 @@ def odd_lengths(vectors: Floats | Singles) -> Ints:
 
 
 def odd_vector(place: str, vector: Floats) -> str:
-    """Return what is wrong with such a vector; `place` is its name in messages."""
+    """Describe what is wrong with such a vector; `place` is its name in messages."""
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
-        return f"{place}, column {wrong[0] + 1} is {vector[wrong[0]]}; every number must be finite. Make it anew."
+        return f"{place}, column {wrong[0] + 1} is {vector[wrong[0]]}; every number must be finite. Create it again."
     return (
         f"{place}: the largest of its numbers is {np.abs(vector).max():g}; a vector's length must be between "
         f"{SHORTEST:g} and {LONGEST:g}, or 0. Divide all vectors by a constant."
@@ -223,7 +223,7 @@ def _table(path: PathLike, numbered: Iterable[tuple[int, str]]) -> QueryTable:
         record = read_record(line, where, example='{"_id": "7", "text": "jaguar"}')
         query_id = str(record["_id"])
         if query_id in records:
-            raise DataError(f"{where}: query {query_id!r} already stands on line {records[query_id][0]}.")
+            raise DataError(f"{where}: query {query_id!r} is already on line {records[query_id][0]}.")
         records[query_id] = (number, record)
     if not records:
         raise DataError(f'{path}: the file holds no query. Expected lines like {{"_id": "7", "text": "jaguar"}}.')
@@ -274,7 +274,7 @@ def read_record(line: str, where: str, *, example: str) -> JsonObject:
     if not str(record["_id"]).strip():
         raise DataError(f'{where}: the "_id" is empty.')
     if not str(record["_id"]).isprintable():
-        raise DataError(f'{where}: the "_id" {record["_id"]!r:.60} has characters in it that cannot be printed.')
+        raise DataError(f'{where}: the "_id" {record["_id"]!r:.60} has unprintable characters.')
     return record
 
 

@@ -138,7 +138,7 @@ def check_may_lack(data: PathLike | Sequence[PathLike], missing: Missing) -> Non
         if not reader.may_lack and path.exists():
             found = "LETOR files" if reader is FOLDER else reader.name
             raise DataError(
-                f"{path}: the settings missing=mean and missing=native are for data that can lack values, and {found} "
-                "cannot: a feature that is left out is 0 there. Leave the setting out; or train on a Parquet log, or "
+                f"{path}: the settings missing=mean and missing=native are for data with missing values, which {found} "
+                "cannot have: a feature that is left out is 0. Leave the setting out; or train on a Parquet log, or "
                 "in Python on arrays or tables, where values are missing as null or NaN."
             )

@@ -104,7 +104,7 @@ def _numbered(rows: Iterable[tuple[str, Any]], corpus: Path | None) -> Records:
                 f"{where}: expected an id in a column {', '.join(_IDS[:-1])} or {_IDS[-1]}; found {value!r}."
             )
         if not str(value).isprintable():
-            raise DataError(f"{where}: the id {value!r:.60} has characters in it that cannot be printed.")
+            raise DataError(f"{where}: the id {value!r:.60} has unprintable characters.")
         yield where, {"_id": str(value), **record}
 
 

@@ -43,7 +43,8 @@ def check_missing(missing: str) -> None:
     """Raise DataError for an unknown value of a reader's argument `missing`."""
     if missing not in ("refused", "allowed"):
         raise DataError(
-            f"missing={missing!r}: expected 'refused' or 'allowed'. What a model puts in their place is its policy: "
+            f"missing={missing!r}: expected 'refused' or 'allowed'. A model's policy says how missing values are "
+            "replaced: "
             f"{_CHOICES}.",
             arguments=("missing",),
         )
@@ -207,7 +208,7 @@ def pick(values: tuple[str, ...] | None, rows: Ints) -> tuple[str, ...] | None:
 def refuse_repeated(ids: tuple[str, ...]) -> None:
     """Raise DataError if two query ids are the same."""
     if len(set(ids)) != len(ids):
-        raise DataError(f"Query {first_repeated(ids)!r} appears twice; every query needs an id of its own.")
+        raise DataError(f"Query {first_repeated(ids)!r} appears twice; every query needs a unique id.")
 
 
 def join_known(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:

@@ -79,7 +79,7 @@ class Vectors:
         if missing:
             raise DataError(
                 f"{self.where}: {len(missing)} of {len(ids)} {plural(self.what)} in {source} have no vector here; the "
-                f"first is {missing[0]!r}. Every {self.what} needs one: make the vectors of this collection anew."
+                f"first is {missing[0]!r}. Every {self.what} needs one: create the vectors of this collection again."
             )
         return np.array(rows, dtype=np.int64)
 
@@ -155,7 +155,7 @@ def _read(root: Path, name: str, what: str) -> Vectors | None:
     """Read one table of a folder, or return None if it does not exist."""
     found = [path for ending in _READERS if (path := root / f"{name}{ending}").is_file()]
     if len(found) > 1:
-        raise DataError(f"{found[0]}: there is {found[1].name} beside it; which of them counts? Keep one.")
+        raise DataError(f"{found[0]}: there is {found[1].name} beside it; keep only one of them.")
     if not found:
         return None
     ids, values = _READERS[found[0].suffix](found[0])

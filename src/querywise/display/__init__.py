@@ -1,1 +1,1 @@
-"""How objects show themselves: short texts, HTML tables, data frames and figures. Knows numbers and names alone."""
+"""How objects are displayed: short texts, HTML tables, data frames and figures, made of numbers and names only."""

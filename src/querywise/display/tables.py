@@ -1,4 +1,4 @@
-"""Tables, data frames and axes to draw on, for notebooks: small HTML in the page's colours, readable figures.
+"""Tables, data frames and plot axes for notebooks: small HTML in the page's colors, and readable figures.
 
 Matplotlib is imported when something is drawn. Nothing is shown and nothing is saved here.
 """
@@ -51,7 +51,7 @@ def table(
     notes: Sequence[str] = (),
     text: Sequence[int] = (0,),
 ) -> str:
-    """A table under a title, with lines of notes below. text: which columns are text; numbers stand to the right."""
+    """Return an HTML table with a title and notes; `text` lists the text columns, and numbers are right-aligned."""
     sides = ["left" if column in text else "right" for column in range(max(map(len, (headings, *rows)), default=0))]
     head = "".join(map(_head, headings, sides))
     body = "".join(f'<tr style="{_ROW}">{"".join(map(_cell, row, sides))}</tr>' for row in rows)
@@ -64,12 +64,12 @@ def table(
 
 
 def together(parts: Sequence[str]) -> str:
-    """Several tables as one piece of HTML."""
+    """Return several tables as one piece of HTML."""
     return f'<div style="color:inherit">{"".join(parts)}</div>'
 
 
 def written(cell: Cell) -> str:
-    """A cell as people read it: numbers to four digits, nothing where nothing is known."""
+    """Format a cell: numbers to four digits, and unknown values as an empty text."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
     if isinstance(cell, float):
@@ -86,7 +86,7 @@ def _cell(cell: Cell, side: str) -> str:
 
 
 def as_frame(columns: Mapping[str, Column]) -> Frame:
-    """The columns as a data frame, in their order."""
+    """Return the columns as a data frame, in their order."""
     for library, make in LIBRARIES.items():
         try:
             module = import_module(library)
@@ -98,7 +98,7 @@ def as_frame(columns: Mapping[str, Column]) -> Frame:
 
 
 def axes_or_new(axes: Axes | None, *, height: float = 3.6) -> Axes:
-    """The axes given, or those of a new figure; pyplot knows it, so that a notebook draws it once the cell has run."""
+    """Return the given axes, or those of a new pyplot figure, which a notebook draws at the end of the cell."""
     if axes is not None:
         return axes
     MATPLOTLIB.load("A plot")
@@ -108,7 +108,7 @@ def axes_or_new(axes: Axes | None, *, height: float = 3.6) -> Axes:
 
 
 def finish(axes: Axes, *, grid: str = "y") -> Axes:
-    """The axes without the lines that say nothing."""
+    """Remove the axes' unneeded lines, and return the axes."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(axis="x" if grid == "x" else "y", alpha=0.25)
@@ -116,12 +116,12 @@ def finish(axes: Axes, *, grid: str = "y") -> Axes:
 
 
 def plain(name: str) -> str:
-    """A name, short and without mathematics: a $ in it is a $."""
+    """Return a short name for a label, with $ escaped, so that Matplotlib does not read it as mathematics."""
     return short(name).replace("$", r"\$")
 
 
 def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """A colour and marker for each: a method, by the first word of its name, has its own, the others what is left."""
+    """Return a color and a marker per name: known methods have their own, by the first word; others get the rest."""
     places: dict[str, int] = {}
     for name in names:
         method = name.split(",")[0]
@@ -136,7 +136,7 @@ def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def legend(axes: Axes, drawn: Sequence[tuple[str, Artist]], *, fontsize: float, beside: bool = False) -> None:
-    """A legend of the names as they are, also those that begin with an underscore; beside: to the right of the axes."""
+    """Add a legend with all names, also those that begin with an underscore; `beside` puts it to the right."""
     artists, numbers = [each for _, each in drawn], list(map(str, range(len(drawn))))
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0} if beside else {}
     made = axes.legend(artists, numbers, frameon=False, fontsize=fontsize, **place)
@@ -145,7 +145,7 @@ def legend(axes: Axes, drawn: Sequence[tuple[str, Artist]], *, fontsize: float, 
 
 
 def bars(axes: Axes, names: Sequence[str], values: Sequence[float], errors: Sequence[float] | None = None) -> Axes:
-    """One horizontal bar per name, the first on top; above 0 in one colour, below it in another."""
+    """Draw one horizontal bar per name, the first on top; values above and below 0 have different colors."""
     places = list(range(len(names)))[::-1]
     colours = [UP if value >= 0 else DOWN for value in values]
     axes.barh(places, list(values), color=colours, height=0.7)

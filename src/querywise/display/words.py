@@ -1,4 +1,4 @@
-"""Short texts for `repr`: counts with nouns, the first of many names, names of a length that fits; and any texts."""
+"""Short texts for `repr`: counts with nouns, the first of many names, shortened names; and printable texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")  # 
 
 
 def printable(text: str) -> str:
-    r"""A text for a terminal: characters that command it or turn the order of others are shown escaped.
+    r"""Return a text that is safe to print on a terminal: control and bidirectional characters are escaped.
 
     >>> print(printable("red: \x1b[31m"))
     red: \x1b[31m
@@ -25,7 +25,7 @@ def printable(text: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    r"""A text for a file: control characters, and others that XML does not hold, become U+FFFD.
+    r"""Return a text for a file: control characters, and others that XML does not allow, become U+FFFD.
 
     >>> without_controls("a\x1bb") == "a\ufffdb"
     True
@@ -34,7 +34,7 @@ def without_controls(text: str) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """A count and its noun.
+    """Return a count with its noun.
 
     >>> counted(1, "query"), counted(1200, "document"), counted(2, "class", "classes")
     ('1 query', '1,200 documents', '2 classes')
@@ -43,12 +43,12 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def plural(noun: str) -> str:
-    """Several of what a noun names."""
+    """Return the plural of a noun."""
     return "queries" if noun == "query" else f"{noun}s"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """The first of several names, and how many there are beside them.
+    """Return the first of several names, and the number of the others.
 
     >>> some(["bm25", "tf", "idf", "length"], most=2)
     'bm25, tf and 2 more'
@@ -58,7 +58,7 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 
 def short(name: str, longest: int = _LONGEST) -> str:
-    """A name that leaves room for the rest: its middle is left out where it is long.
+    """Shorten a long name by leaving out its middle.
 
     >>> short("a-method-with-a-name-of-many-words-that-goes-on")
     'a-method-with-a-name-o…-that-goes-on'
@@ -68,12 +68,12 @@ def short(name: str, longest: int = _LONGEST) -> str:
 
 
 def p_value(p: float) -> str:
-    """A p-value as people read it; nothing where there is none."""
+    """Format a p-value; return an empty text if there is none."""
     return "" if math.isnan(p) else "< 0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 def p_in_words(p: float) -> str:
-    """A p-value in a sentence.
+    """Format a p-value for a sentence.
 
     >>> p_in_words(0.012), p_in_words(1e-9)
     ('p = 0.0120', 'p < 0.0001')
@@ -82,7 +82,7 @@ def p_in_words(p: float) -> str:
 
 
 def in_columns(lines: Sequence[Sequence[str]], *, first_to_the_right: bool = False) -> list[str]:
-    """Lines of cells as text, in columns as wide as their widest cell: names to the left, the others to the right.
+    """Format rows of cells as lines of text with aligned columns: names to the left, the others to the right.
 
     >>> in_columns([["method", "map"], ["svm", "0.5"]])
     ['method  map', 'svm     0.5']

@@ -142,7 +142,7 @@ def plot_differences(
 ) -> Axes:
     """Plot every method's difference with its interval, the first on top; `names` of all methods set the colors."""
     if not found:
-        raise DataError(f"There is nothing to draw: {baseline!r} was compared with no other method.")
+        raise DataError(f"There is nothing to plot: {baseline!r} was compared with no other method.")
     axes, colours = axes_or_new(ax, height=1.1 + 0.34 * len(found)), looks(names)
     for place, each in enumerate(reversed(found)):
         low, high = each.interval

@@ -146,7 +146,7 @@ class Cheapest:
         return f"{name} {how} not significantly worse than {than}: {self.told(name)}."
 
     def told(self, name: str) -> str:
-        """Return a method's difference from the best one, its p, and both costs, in a few words."""
+        """Describe a method's difference from the best one, its p, and both costs, in a few words."""
         pair = next(each for each in self.tests if each.first == name)
         many = f"Holm, {len(self.tests)} tests" if len(self.tests) > 1 else self.test
         luck = f"{p_in_words(pair.p_holm)} ({many}{self._among_all(pair)})"

@@ -47,7 +47,8 @@ class Foreign:
         self._model = model
         if not hasattr(model, "predict") and is_fit(model):
             raise DataError(
-                f"{name}: expected a function of one argument, the features, a row per document. Beside it a parameter "
+                f"{name}: expected a function of one argument, the features, a row per document. In addition, a "
+                "parameter "
                 "called group gets the number of documents of each query, one called qid the query of each row."
             )
         _refuse_classes(name, model)
@@ -116,7 +117,7 @@ def name_of(system: System) -> str:
 def fitted(name: str, model: System, train: Judged, valid: Judged) -> Foreign:
     """Fit a copy of another library's model by its own `fit`, with the validation part for early stopping."""
     _refuse_classes(name, model)
-    with _speaking_of(name, "be fitted here (fit it yourself, and give it fitted)"):
+    with _speaking_of(name, "be fitted here (fit it yourself, and pass the fitted system)"):
         copy = _fitted_pool(model, train, valid) if library_of(model) == "catboost" else _fitted(model, train, valid)
     return Foreign(name, copy)
 
@@ -294,7 +295,7 @@ def _fitted_pool(model: Any, train: Judged, valid: Judged) -> Any:
 def _targets(data: Judged, *, ranks: bool) -> ArrayLike:
     """Return the grades, or for a regressor their values; raise DataError if a library could misread them."""
     if data.query_weights is not None or data.document_weights is not None:
-        raise DataError("the data has weights. Fit it with them yourself, and give it fitted.")
+        raise DataError("the data has weights. Fit it with them yourself, and pass the fitted system.")
     if data.gains is not None and ranks:
-        raise DataError("labels have values of their own here (gains). Fit it yourself, and give it fitted.")
+        raise DataError("the labels have gains. Fit it yourself, and pass the fitted system.")
     return data.labels if data.gains is None else data.gains[data.labels]

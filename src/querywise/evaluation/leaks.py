@@ -107,7 +107,7 @@ class Leaks:
 
     @property
     def text(self) -> str:
-        """What leaks, in a sentence or two; empty if nothing does and no groups were given."""
+        """The leaks in a sentence or two; empty if there are none and no groups were given."""
         if self.is_told:
             return f"{self._found()}."
         if not self.groups:
@@ -125,13 +125,14 @@ class Leaks:
         if not self.is_told:
             return ""
         return (
-            "A method that has memorized queries is better on near twins than on the rest. To keep near twins on one "
+            "A method that has memorized queries is better on near-duplicates than on the rest. To keep "
+            "near-duplicates on one "
             "side of every fold, compare again by near groups (group-by near), or give groups in queries.jsonl."
         )
 
     def _found(self) -> str:
         count, every = int(self.found.sum()), len(self.found)
-        what = "a near twin or a query of their group" if self.split else "a near twin"
+        what = "a near-duplicate or a query of their group" if self.split else "a near-duplicate"
         have = "has" if count == 1 else "have"
         example = ""
         if self.example is not None:

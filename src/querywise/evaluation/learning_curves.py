@@ -387,7 +387,7 @@ def learning_curves(
     learning = {name: each for name, each in known.objects.items() if name not in known.given}
     if not learning:
         raise DataError(
-            f"There is nothing to train: {', '.join(known.given)} learned what they know before. Give rankers that are "
+            f"There is nothing to train: {', '.join(known.given)} were fitted before. Give rankers that are "
             "not fitted, or a function of a training and a validation part that fits one."
         )
     counts = training_queries(parts)

@@ -178,7 +178,7 @@ def estimate(runs: Sequence[Run], pairs: Sequence[Pair], grades: Grades, *, meas
         what = f"has {len(pairs)} pairs" if stray is None else f"has {stray.document!r} of query {stray.query!r}"
         raise DataError(
             f"The draw {what}, and the first documents of these runs are {len(rows)} pairs: it was made of other runs, "
-            "or for another measure. Draw anew."
+            "or for another measure. Draw again."
         )
     place = np.array([rows[each.query, each.document] for each in pairs], np.int64)
     found = [grades.get(each.query, {}).get(each.document) for each in pairs]
@@ -191,7 +191,7 @@ def estimate(runs: Sequence[Run], pairs: Sequence[Pair], grades: Grades, *, meas
     if lacking is not None:
         raise DataError(
             f"Document {lacking.document!r} of query {lacking.query!r} was judged when the draw was made, and is not "
-            "now. Draw anew."
+            "now. Draw again."
         )
     gains = np.array([pool.gain(grade or 0) for grade in found[:count]])
     chance = np.where([each.priority > 0 for each in pairs[:count]], sure[:count], 1.0)
@@ -243,7 +243,7 @@ class _Pool(NamedTuple):
         if name not in _MEASURE or not (text.isdecimal() and 1 <= int(text) <= 1000):
             raise DataError(
                 f"measure={measure!r}: expected dcg@k or p@k. Documents can be drawn by chance for measures that are "
-                "sums over documents alone; NDCG and MAP divide by what is not judged.",
+                "sums over documents alone; NDCG and MAP also depend on documents that are not judged.",
                 arguments=("measure",),
             )
         if len(runs) < 2 or len({run.name for run in runs}) < len(runs):

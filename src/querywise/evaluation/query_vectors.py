@@ -97,7 +97,7 @@ class VectorGains:
 
     @property
     def said(self) -> list[str]:
-        """Whether it helped, by how much, for which queries, and what was chosen, in sentences."""
+        """Sentences on whether training helped, by how much, for which queries, and what was chosen."""
         few = [each.adapter.teachers_ for each in self.taught if each.adapter.gain_ is None]
         if not self.moved and len(few) == len(self.taught) and max(few) < FEWEST:
             many = f"{min(few)} to {max(few)}" if min(few) < max(few) else f"{max(few)}"

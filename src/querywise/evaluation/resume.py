@@ -50,7 +50,7 @@ class Kept:
         return self._parts.setdefault(name, Kept(self.folder / name, self.settings))
 
     def told(self, folds: int) -> str:
-        """Return how many results are kept, as text; empty if none. `folds` counts those of all runs together."""
+        """Describe how many results are kept; empty if none. `folds` counts those of all runs together."""
         if not (finished := self._count()):
             return ""
         every = counted(folds * len(self.settings), "result")

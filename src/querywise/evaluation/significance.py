@@ -61,7 +61,9 @@ def equivalence_test(ours: Floats, theirs: Floats, bound: float) -> Comparison:
     0.0
     """
     if not bound > 0:
-        raise DataError(f"equivalence_test(bound={bound}) must be above 0: the largest difference that counts as none.")
+        raise DataError(
+            f"equivalence_test(bound={bound}) must be above 0: the largest difference that counts as no difference."
+        )
     from scipy.special import stdtr
 
     gain = _gains(ours, theirs)

@@ -29,7 +29,7 @@ Observe = Callable[[Fold, str, Scorer], None]
 
 @dataclass(frozen=True)
 class Reasons:
-    """Why one ranker orders the test documents of one fold as it does; all values are JSON-compatible.
+    """Explanations of one ranker's order of one fold's test documents; all values are JSON-compatible.
 
     Attributes:
         refused: Why there is no explanation; empty if there is one.
@@ -81,7 +81,7 @@ def uses(folds: Sequence[Reasons]) -> tuple[Use, ...]:
 
 @dataclass(frozen=True)
 class Extra:
-    """What only a fitted ranker knows: about itself, and about each test query, in order; None if unknown.
+    """Facts known only to a fitted ranker: about itself, and about each test query, in order; None if unknown.
 
     Values are JSON-compatible.
     """
@@ -111,7 +111,7 @@ class Trained:
     Attributes:
         choice: None if nothing was tuned.
         method: The chosen method, if it was chosen among several.
-        reasons: Why it ranks documents as it does, if requested.
+        reasons: Explanations of its rankings, if requested.
 
     """
 

@@ -1,4 +1,4 @@
-"""Why a query is ranked as it is, by which queries or models, and why one document is above another."""
+"""Explanations: which training queries or models determine a query's ranking, and why one document is above another."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Explanation:
         """Plot the largest effects of features as bars: how this query's model departs from the global one."""
         chosen = self.departures[:most]
         if not chosen:
-            raise DataError(f"There is nothing to draw: query {self.query_id!r} has no weights of features to compare.")
+            raise DataError(f"There is nothing to plot: query {self.query_id!r} has no weights of features to compare.")
         axes = axes_or_new(ax, height=1.1 + 0.28 * len(chosen))
         bars(axes, [each.feature for each in chosen], [each.effect for each in chosen])
         axes.set_xlabel(f"query {plain(self.query_id)}: (weight here − weight for everyone) × spread")
@@ -187,7 +187,7 @@ class Reason:
 
     @property
     def local(self) -> float:
-        """The part that is not the global model's."""
+        """The part due to this query's own model rather than the global one."""
         return self.difference - self.everyone
 
     @property
@@ -220,7 +220,7 @@ class Reason:
     def plot(self, most: int = _MOST, *, ax: Axes | None = None) -> Axes:
         """Plot the contributions of features to the difference as bars, the largest on top, the others in one."""
         if not self.terms:
-            raise DataError(f"There is nothing to draw: query {self.query_id!r} has no features.")
+            raise DataError(f"There is nothing to plot: query {self.query_id!r} has no features.")
         names, values = [each.feature for each in self.terms[:most]], [each.here for each in self.terms[:most]]
         if len(self.terms) > most:
             names.append(f"{len(self.terms) - most} others")
@@ -301,7 +301,7 @@ def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanatio
     """
     answer = ranker.answer(_the_query(ranker, candidates, query_id))
     if not answer.varies:
-        raise DataError(f"A {type(ranker).__name__} has one model for all queries; there is nothing particular to one.")
+        raise DataError(f"A {type(ranker).__name__} has one model for all queries; no query has a model of its own.")
     return _explained(answer)
 
 
@@ -329,7 +329,7 @@ def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below
     """
     query = _the_query(ranker, candidates, query_id)
     if above == below:
-        raise DataError(f"Document {above!r} cannot be above itself; name two.")
+        raise DataError(f"Document {above!r} cannot be above itself; name two documents.")
     first, second = (_row_of(query, name) for name in (above, below))
     answer = ranker.answer(query)
     parts = contributions_in(answer, np.array([first, second]))

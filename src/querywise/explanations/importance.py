@@ -289,7 +289,7 @@ class _Found(NamedTuple):
 
 
 def reasons(answer: Answer, test: Judged) -> Reasons:
-    """Explain the queries of a test part, or say why scores that are not sums over features have no explanation."""
+    """Explain the queries of a test part, or return why scores that are not sums over features cannot be explained."""
     if answer.facts().elsewhere:
         return Reasons(refused="Its scores were computed elsewhere.")
     chosen = _chosen(answer, test)

@@ -1,4 +1,4 @@
-"""How an engine computes: its precision, its thresholds, and the sample documents on which scores are compared."""
+"""An engine's arithmetic: its precision, its thresholds, and the sample documents on which scores are compared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Arithmetic:
 
     Attributes:
         real: The type of features and scores.
-        highest_low: From a threshold written to the engine, the largest value that goes to the low side of its split.
+        highest_low: Returns, for a threshold written to the engine, the largest value that goes to the low side of the
+            split.
         wider: The type of weights, leaves and sums if it differs from that of features; a sum is then rounded once, to
             a score.
 
@@ -92,7 +93,8 @@ class Exactness(NamedTuple):
     """How closely the engine's arithmetic reproduces our scores and ranking on some data.
 
     Attributes:
-        astray: Scores that differ by more than rounding, because a document reaches another leaf of a tree.
+        astray: The number of scores that differ by more than rounding, because a document reaches another leaf of a
+            tree.
         pairs: Documents that are adjacent in our ranking with different scores.
         swapped: Pairs in the opposite order in the engine.
 
@@ -106,7 +108,7 @@ class Exactness(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether every query is ranked as we rank it."""
+        """Whether the engine ranks every query as querywise does."""
         return self.astray == 0 and self.swapped == 0
 
 

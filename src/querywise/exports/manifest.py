@@ -1,4 +1,4 @@
-"""The descriptions in an export: its manifest, export.json, and its README. Format 1, which had two, is read too."""
+"""The manifest of an export, export.json, and its README. Format 1 had two manifests, and is read too."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _from_format_1(found: JsonObject) -> JsonObject:
 def models_readme(
     title: str, kind: StoredModels, done: Written, found: Exported, name: str, policy: str, scripts: Collection[str]
 ) -> str:
-    """Return the README of an export of models; `policy` is for missing values, `scripts` are names."""
+    """Return the README of an export of models; `policy` is that for missing values, `scripts` are file names."""
     differs = " In querywise it is the mean of training, so such a document is scored otherwise there."
     parts = [
         f"# {name} for {title}\n",
@@ -210,7 +210,7 @@ are compared with them by cosine: the field needs that (in OpenSearch `cosinesim
 def weights_readme(title: str, done: Written, request: str, about: str, *, adapted: bool = False) -> str:
     """Return the README of an export of weights of runs.
 
-    `request` is its file, `about` explains the weights there, and `adapted` tells whether query vectors are adapted.
+    `request` is its file, `about` explains its weights, and `adapted` says whether query vectors are adapted.
     """
     rows = "\n".join(f"| {run} | {weight!r} |" for run, weight in done.weights.items())
     depends = (

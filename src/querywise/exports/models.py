@@ -54,7 +54,7 @@ class Exported:
     Attributes:
         trained_on_arrival: Whether a model is trained for every query when it arrives; then only the global one is
             here.
-        numbers: Features that are a number of the document, whatever the query, as far as the data shows it.
+        numbers: Features that depend only on the document, as far as the data shows.
 
     """
 
@@ -72,7 +72,7 @@ class Exported:
 def exported(ranker: Ranker, name: str) -> Exported:
     """Return the models of a fitted ranker, with names that begin with `name`."""
     if not _NAME.fullmatch(name):
-        raise DataError(f"{name!r}: engines take names of small letters, digits, - and _ that begin with a letter.")
+        raise DataError(f"{name!r}: engines take names of lowercase letters, digits, - and _ that begin with a letter.")
     answer = answer_to_nobody(ranker)
     if (refused := answer.facts().refused) is not None:
         raise DataError(refused.reason)
@@ -152,7 +152,7 @@ def sources(exported: Exported) -> list[tuple[str, Source]]:
 
 
 def numbers_in(candidates: Candidates, features: tuple[str, ...]) -> frozenset[str]:
-    """Return features that are a number of the document: the same in every query, different between documents.
+    """Return features that depend only on the document: the same in every query, different between documents.
 
     This takes documents shared by several queries; without them, or without document ids, nothing is known.
     """

@@ -125,7 +125,7 @@ class Router:
     def model(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> str:
         """Return the name of the model that scores a query, from its `text` and other `facts`."""
         if self._request is not None:
-            raise DataError("This export has weights of runs, and no models: ask for `weights`, or the `request`.")
+            raise DataError("This export has weights of runs, and no models: use `weights` or `request`.")
         number = int(self._answer(text, facts).chosen()[0])
         if number not in self._names:
             raise DataError(f"{MANIFEST} has no name for model {number} of the export. Export the model again.")
@@ -185,7 +185,7 @@ class Router:
         if lacking and query_class not in self._classes:
             unknown = None if query_class is None else self.about_class(query_class)
             raise DataError(
-                f"This model goes by the query's {' and '.join(by)}; its {lacking[0]} "
+                f"This model routes on the query's {' and '.join(by)}; its {lacking[0]} "
                 f"{'was' if lacking[0] in ('text', 'vector') else 'were'} not given.{_HOW_TO_GIVE[lacking[0]]}"
                 + ("" if unknown is None else f" {unknown}")
             )
@@ -319,7 +319,7 @@ def request_for(path: Path, text: str | None, vector: Sequence[float] | None, we
         given: dict[str, Json] = {"text": text, "vector": None if numbers is None else json.dumps(numbers)}
         lacking = next((name for name, each in given.items() if f"%({name})s" in form and each is None), None)
         if lacking is not None:
-            raise DataError(f"The query has the parameter {lacking!r}, and was given without it.")
+            raise DataError(f"The query has the parameter {lacking!r}, which was not given.")
         known = {name: each for name, each in given.items() if each is not None}
         return {"sql": form, "parameters": known | {f"weight_{identifier(run)}": weights[run] for run in weights}}
     values: dict[str, Json] = {TEXT: text, VECTOR: numbers, **{weight_of(run): weights[run] for run in weights}}
@@ -337,9 +337,9 @@ def filled(form: Json, values: Mapping[str, Json]) -> Json:
         return [filled(each, values) for each in form]
     if isinstance(form, str) and form.startswith("$"):
         if form not in values:
-            raise DataError(f"The request has {form!r}, which nothing stands for. Known: {', '.join(values)}.")
+            raise DataError(f"The request has {form!r}, which is unknown. Known: {', '.join(values)}.")
         found = values[form]
         if found is None:
-            raise DataError(f"The request has {form!r}, and the query was given without it.")
+            raise DataError(f"The request has {form!r}, which was not given.")
         return found
     return form

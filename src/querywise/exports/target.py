@@ -241,7 +241,7 @@ def check_feature_names(wanted: tuple[str, ...], found: Sequence[Json], where: s
         names.append(name)
     repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if repeated is not None:
-        raise DataError(f"{where}: the feature {repeated!r} is there twice; names must be unique.")
+        raise DataError(f"{where}: the feature {repeated!r} appears twice; names must be unique.")
     missing = [name for name in wanted if name not in names]
     if missing:
         raise DataError(

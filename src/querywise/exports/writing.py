@@ -267,7 +267,7 @@ def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise DataError(
-            f"{path}: {changed[0]}{more} changed or came here since the export was written, and would be lost. Name "
+            f"{path}: {changed[0]}{more} changed or was added since the export was written, and would be lost. Name "
             "another folder, or write over it: force=True.",
             arguments=("force",),
         )
@@ -294,7 +294,7 @@ def weight_content(ranker: Ranker, answer: Answer, engine: str, name: str) -> Co
     target, normalise = TARGETS[engine], str(getattr(ranker, "normalise", ""))
     if target.request is None:
         known = ", ".join(FUSE_RUNS)
-        raise DataError(f"This model is weights of runs, and {engine!r} is no engine that fuses runs. Known: {known}.")
+        raise DataError(f"This model is weights of runs, and {engine!r} cannot fuse runs. Known: {known}.")
     title = f"{target.title} ({target.request.form})"
     if answer.runs is None:
         raise DataError(
@@ -303,7 +303,9 @@ def weight_content(ranker: Ranker, answer: Answer, engine: str, name: str) -> Co
         )
     weights = dict(zip(answer.runs.names, answer.runs.common.tolist(), strict=True))
     if len(set(map(identifier, weights))) < len(weights):
-        raise DataError(f"The runs {', '.join(weights)} are alike without their signs. Give them other names.")
+        raise DataError(
+            f"The runs {', '.join(weights)} have the same name without their special characters. Rename them."
+        )
     if len(weights) > target.request.most:
         raise DataError(f"{title} fuses up to {target.request.most} runs; the model weighs {len(weights)}.")
     if normalise not in target.request.normalisations:
@@ -409,7 +411,7 @@ def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
         raise DataError(
             f"{_scaled_sentence(scaled, exported_names(ranker))} So it looks normalised query by query, as "
             "LETOR's files are. A model trained on it sees the scale of the whole list, which an engine's model does "
-            "not know, so it would rank otherwise there. Train on features as the engine logs them; or, where the "
+            "not know, so it would rank differently there. Train on features as the engine logs them; or, where the "
             "engine does bring them to that scale, say so: as_is=True.",
             arguments=("as_is",),
         )

@@ -1,1 +1,1 @@
-"""The whole job of each command, one module per command."""
+"""What each command does, one module per command."""

@@ -33,7 +33,7 @@ class ClickOptions:
     Attributes:
         model: The model that judges; None chooses one.
         actions: The UBI events that count as clicks.
-        without_bots: Drop sessions that are probably not of a person.
+        without_bots: Drop sessions that are probably not by a person.
         weights: Whether queries are weighted by certainty in training.
         borrow: Whether rare queries borrow: auto, if that predicts later clicks better; on or off.
         pairs: Learn from pairs by inverse propensity instead of gains.
@@ -79,7 +79,7 @@ def learn(source: str, asked: ClickOptions) -> LogFindings:
     model = choose_model(known, likelihoods, asked.model, given=log.propensity is not None)
     if model not in names and model != "propensity":
         lacking = "positions" if not log.has_positions else "sessions"
-        raise DataError(f"model={model!r} needs {lacking}, which this log has not.", arguments=("model",))
+        raise DataError(f"model={model!r} needs {lacking}, which this log lacks.", arguments=("model",))
     borrowing = None
     if asked.borrow != "off" and len(log) >= _FEWEST:
         borrowing = tested_borrowing(log, model)

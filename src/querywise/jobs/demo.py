@@ -88,13 +88,13 @@ def run(
 ) -> Iterator[list[RenderableType]]:
     """Build the collection, train, search, compare on test queries; leave the files in a folder.
 
-    Yields a search as soon as a model is trained, then the comparison, and where to go.
+    Yields a search as soon as a model is trained, then the comparison, and where to look next.
 
     Args:
         out: The folder.
         folds: How many of the five folds to compare on.
         everything: Also compare the methods of ALONE, and print every table.
-        origin: What the report says of this run.
+        origin: The description of this run for the report.
 
     """
     began, kind = time.monotonic(), f"{'all' if everything else 'few'}-{folds}"
@@ -156,7 +156,7 @@ def _timed(kind: str, seconds: float) -> str:
 
 
 def rehearse() -> None:
-    """What the demonstration computes, on one package of the library, for what that compiles."""
+    """Run the demonstration's computations on one package of the library, to compile the kernels."""
     collection, index, pages = _with_indices(Path(sysconfig.get_paths()["stdlib"], _SMALL))
     plain = make_folds(judged_candidates(collection, index)[0]).first(1)
     _, ranker = _served(plain)
@@ -255,7 +255,7 @@ def _with_indices(root: Path | None = None) -> tuple[Collection, Index, Index]:
 
 
 class Served(NamedTuple):
-    """What `serve --demo` looks up beside its model.
+    """The data that `serve --demo` needs besides its model.
 
     pages: the whole documentation, to search. judged: queries the model has not seen; copied: the index of their
     documents, without first sentences. known: all queries.
@@ -268,7 +268,7 @@ class Served(NamedTuple):
 
 
 def fitted(folder: Path) -> Served:
-    """A fitted ranker, saved in a folder, and what is searched with it."""
+    """A fitted ranker, saved in a folder, and the collection to search with it."""
     collection, copied, pages = _with_indices()
     judged, _ = judged_candidates(collection, copied)
     fold = make_folds(judged)[0]

@@ -30,19 +30,20 @@ def open_desk(
     """Read everything that the page shows.
 
     Args:
-        pairs: A draw of `querywise next`, of which what was judged before it is left out; or qrels, whose grades are
+        pairs: A draw of `querywise next`, without the pairs judged before it; or qrels, whose grades are
             ignored.
         collection: The text collection that has the documents, and the queries.
-        judge: Qrels beside which grades are kept.
-        token: What requests must carry.
-        queries: Texts of queries, where the collection has none.
-        runs: Those that a draw was made of; the page then tells where they stand, by DCG@10.
+        judge: The qrels file beside which grades are stored.
+        token: The token that requests must carry.
+        queries: Texts of queries, if the collection has none.
+        runs: The runs that the draw was made from; the page then compares them by DCG@10.
 
     Returns:
         The service behind the page.
 
     Raises:
-        DataError: If there is no token, nothing to judge, a text is lacking, or a file cannot be read or written.
+        DataError: If there is no token or nothing to judge, if a text is missing, or if a file cannot be read or
+            written.
 
     """
     require_token(judge, token)
@@ -69,7 +70,7 @@ def open_desk(
 def _standing(pairs: Path, judge: Path, runs: Sequence[Path], *, drawn: bool) -> Callable[[], list[str]]:
     """Return a function that compares the systems by the judgments so far; it is called once as a check."""
     if not drawn:
-        raise DataError(f"runs={runs[0].name!r}: {pairs} is no draw, so it does not tell where systems stand.")
+        raise DataError(f"runs={runs[0].name!r}: {pairs} is not a draw, so systems cannot be compared by it.")
     systems, every = read_runs(runs), read_draw(pairs)
 
     def said() -> list[str]:
@@ -90,7 +91,7 @@ def _pairs(path: Path) -> tuple[list[Pair], bool]:
     try:
         found = read_grades(path)
     except DataError as error:
-        raise DataError(f"{error} A draw of what to judge next does as well as qrels, and this is neither.") from None
+        raise DataError(f"{error} Expected qrels, or a draw of documents to judge next.") from None
     return [(query, document) for query, own in found.items() for document in own], False
 
 

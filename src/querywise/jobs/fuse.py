@@ -86,7 +86,7 @@ class FusionResult:
         found, coverage: The comparison and the coverage of the runs, if there are judgments.
         scores: The scores, if a run is written.
         ranker: The model, if one is written, fitted on all judged queries.
-        gains: The gains by which the model made its own choice.
+        gains: The gains that the model's own choice was based on.
 
     """
 
@@ -228,7 +228,7 @@ def best_fusion(compared: Compared, asked: Fusing) -> str:
 
 
 def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fusing) -> Floats:
-    """Return one score per document: of judged queries by weights from others, of the rest by weights from all."""
+    """Return one score per document; weights for judged queries are learned on others, the rest use those of all."""
     assert asked.method is not None, "a method was chosen"
     if asked.method in VOTES:
         return vote(candidates, asked.method, asked.normalise)

@@ -84,7 +84,7 @@ def _first_found(index: EngineIndex, find: Callable[[str], _Found]) -> _Found:
             raise
         kind = "collection" if index.engine == "solr" else "index"
         raise DataError(
-            f"{index.url} has no {kind} {index.name!r} to search in. Name one that is there.", arguments=("index",)
+            f"{index.url} has no {kind} {index.name!r} to search in. Name an existing one.", arguments=("index",)
         ) from None
 
 

@@ -1,8 +1,8 @@
 """The job of `querywise judge`: a language model grades documents for queries, and its answers are stored.
 
 Requests go to the one address that the operator names, in the format of OpenAI's `/v1/chat/completions`, a few at a
-time. Every answer is appended to a file beside the judgments as it arrives; if a run is interrupted, so are those under
-way.
+time. Every answer is appended to a file beside the judgments as it arrives; if a run is interrupted, so are those in
+flight way.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Budget(NamedTuple):
         return (tokens_in * self.price_in + tokens_out * self.price_out) / 1e6
 
     def problem(self, tokens_in: int, tokens_out: int) -> str | None:
-        """Say which limit these tokens exceed; None if none is."""
+        """Describe the limit that these tokens exceed; None if they exceed none."""
         if self.tokens is not None and tokens_in + tokens_out > self.tokens:
             return f"{tokens_in + tokens_out:,} tokens, and the budget is {self.tokens:,}"
         cost = self.cost(tokens_in, tokens_out)
@@ -227,7 +227,7 @@ def read_prompt(path: Path) -> str:
     text = read_text(path)
     lacking = [each for each in ("{query}", "{documents}") if each not in text]
     if lacking:
-        raise DataError(f"{path}: the prompt has no place for {' and '.join(lacking)}; both are needed.")
+        raise DataError(f"{path}: the prompt lacks {' and '.join(lacking)}; both are needed.")
     return text
 
 
@@ -325,15 +325,16 @@ def run(planned: Plan, out: Path, at_once: int = AT_ONCE) -> Graded:
     """Send the unanswered requests, and write the judgments; raise DataError if the budget is too small.
 
     Args:
-        planned: What to ask.
-        out: Qrels to write; answers are kept beside them.
+        planned: The requests to send.
+        out: The qrels file to write; answers are stored beside it.
         at_once: How many requests wait for an answer at a time.
 
     Returns:
-        What came out.
+        The result.
 
     Raises:
-        DataError: If the budget is too small, the service refuses or is gone, or no answer has a grade.
+        DataError: If the budget is too small, the service rejects requests or stops responding, or no answer has a
+            grade.
 
     """
     problem = planned.budget.problem(*planned.tokens)

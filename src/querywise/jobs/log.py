@@ -55,7 +55,7 @@ class EngineIndex:
         store: The feature set or feature store in the engine whose features are logged.
         features: Instead of a store, the queries whose scores are logged.
         headers: HTTP headers of every request.
-        timeout: Seconds of silence.
+        timeout: Seconds to wait for a response.
 
     """
 
@@ -89,7 +89,7 @@ def write_fields_for(engine: str, data: Path, out: Path, language: str | None) -
         raise DataError(f"Unknown engine {engine!r}. Known: {', '.join(known)}.")
     collection, target = collection_from(data), known[engine]
     if collection.fields is None:
-        raise DataError(f"{data}: the documents have a title and a text alone, and no fields of their own.")
+        raise DataError(f"{data}: the documents have only a title and a text, and no fields of their own.")
     layout = layout_of(collection.fields, collection.documents())
     features = target.features(queries_of(layout))
     if isinstance(features, dict) and not features.keys() & {"featureset", "learning_to_rank"}:
@@ -122,7 +122,7 @@ def judged_queries(queries: Path, judgements: Path | None = None) -> tuple[Query
     known = {query: text for query, text in zip(table.ids, table.texts or (), strict=True) if text}
     stray = next((query for query in grades if query not in known), None)
     if stray is not None:
-        raise DataError(f"{judged}: query {stray!r} is judged here, and {asked} has no text of it.")
+        raise DataError(f"{judged}: query {stray!r} is judged here, and {asked} does not have its text.")
     return table, grades
 
 
@@ -143,7 +143,7 @@ def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Map
             found.append((query, {each: own[each] for each in grades[query] if each in own}))
     rows = [(document, values) for _, own in found for document, values in own.items()]
     if not rows:
-        raise DataError(f"{index.name} has none of the judged documents. Are its ids those of the judgements?")
+        raise DataError(f"{index.name} has none of the judged documents. Do its ids match those of the judgements?")
     candidates = Candidates(
         features=np.array([[values.get(name, 0.0) for name in names] for _, values in rows]),
         starts=np.cumsum([0, *(len(own) for _, own in found)]),
@@ -247,7 +247,7 @@ def _scores(server: Server, index: str, queries: Mapping[str, Json], text: str, 
         scores = hit.get("matched_queries", {})
         if not isinstance(scores, dict):
             raise DataError(
-                f"{server.url} names the queries that match and not their scores: it takes OpenSearch 2.8 or "
+                f"{server.url} returns the queries that match but not their scores; that needs OpenSearch 2.8 or "
                 "Elasticsearch 8.8, or later; or log what the plugin computes, by the name of its feature set."
             )
         wrong = next((name for name, score in scores.items() if not is_finite_number(score)), None)
@@ -292,7 +292,7 @@ class FeatureDifference(NamedTuple):
 
 
 def differences(logged: Judged, data: Path | Collection, how: Retrieval, most: int = 100) -> list[FeatureDifference]:
-    """Compare the features that both compute, on the documents of some queries."""
+    """Compare the features that both the engine and querywise compute, on the documents of some queries."""
     candidates = logged.candidates
     every = len(logged)
     chosen = candidates.select(np.unique(np.linspace(0, every - 1, min(most, every)).round().astype(int)))

@@ -72,9 +72,9 @@ def read_draw(path: Path) -> list[Pair]:
                 f"them, the lowest priority first; found {line[:80]!r}."
             )
         if words[:2] in seen:
-            raise DataError(f"{path}:{number}: document {words[1]!r} of query {words[0]!r} comes a second time.")
+            raise DataError(f"{path}:{number}: document {words[1]!r} of query {words[0]!r} appears a second time.")
         seen.add((words[0], words[1]))
         found.append(Pair(words[0], words[1], share, priority))
     if not found:
-        raise DataError(f"{path}: nothing is drawn in this file. Remove it, and draw anew.")
+        raise DataError(f"{path}: this file has no draw. Remove it, and draw anew.")
     return found

@@ -163,7 +163,7 @@ def picture(verdict: Verdict) -> Chart:
     main = verdict.contests[-1]
     points = curve(main)
     if not points:
-        raise DataError("There is nothing to draw yet: no draw has a winner.")
+        raise DataError("There is nothing to plot yet: no draw has a winner.")
     names = {"rate": "win rate", "low": "lower end", "high": "upper end"}
     lines = {said: [(each.draws, getattr(each, name)) for each in points] for name, said in names.items()}
     return line_chart(

@@ -1,4 +1,4 @@
-"""Boosted trees of other libraries, trained as their users would, for comparison.
+"""Boosted trees of other libraries, trained as their users would train them, for comparison.
 
 XGBoost's ranking objectives [chen2016]_ and CatBoost's ranking losses [prokhorenkova2018]_.
 """
@@ -79,7 +79,7 @@ class Peer(OneModel):
     library: ClassVar[str]
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Grow the forests; with `valid`, each until its NDCG@`stop_at` on it no longer rises."""
+        """Grow the forests; with `valid`, grow each until its NDCG@`stop_at` on those queries stops rising."""
         check_bounds(type(self).__name__, vars(self), _LEAST, depth=16)
         data.require_preferences()
         if data.gains is not None or data.query_weights is not None or data.document_weights is not None:
@@ -166,7 +166,7 @@ class XGBoost(Peer):
                 verbose_eval=False,
             )
         except library.core.XGBoostError as error:
-            raise DataError(f"XGBoost refuses: {error}") from None
+            raise DataError(f"XGBoost raised an error: {error}") from None
         return forest if valid is None else forest[: forest.best_iteration + 1]
 
     def _matrix(self, library: Any, rows: LibraryTable) -> Any:
@@ -220,7 +220,7 @@ class CatBoost(Peer):
                 use_best_model=watched is not None,
             )
         except library.CatBoostError as error:
-            raise DataError(f"CatBoost refuses: {str(error).splitlines()[-1]}") from None
+            raise DataError(f"CatBoost raised an error: {str(error).splitlines()[-1]}") from None
         return forest
 
     def _pool(self, library: Any, rows: LibraryTable) -> Any:

@@ -178,7 +178,7 @@ class KernelRidge(Estimator):
         try:
             found: Floats = cho_solve(cho_factor(system), right)
         except np.linalg.LinAlgError:
-            raise DataError(f"KernelRidge(l2={self.l2}) is too small for rows this much alike; raise it.") from None
+            raise DataError(f"KernelRidge(l2={self.l2}) is too small for rows this similar; raise it.") from None
         return found
 
     def _flat(self, features: Floats) -> Floats:

@@ -24,7 +24,7 @@ def check_query_weights(weights: Floats | None, data: Training, *, documents: bo
     """
     if data.document_weights is not None and not documents:
         raise DataError(
-            "The data has document weights, and this learner has no place for them: it learns from pairs or from whole "
+            "The data has document weights, and this learner does not support them: it learns from pairs or from whole "
             "lists of documents, which count as one. Trees (LambdaMART, plain regression) take them. For the others "
             "give query weights alone: data.with_weights(queries=data.query_weights)."
         )
@@ -92,7 +92,7 @@ class WeightRows:
         return np.bincount(rows, weights=self.shares, minlength=len(self)) > 0
 
     def select(self, rows: slice | Ints) -> WeightRows:
-        """Return some rows; all of them are returned uncopied."""
+        """Return some rows; if all are selected, they are not copied."""
         numbers = np.arange(len(self))[rows]
         if len(numbers) == len(self):
             return self

@@ -31,7 +31,7 @@ def by_distance(distances: Floats) -> Floats:
 
 
 def without_the_weak(weights: Floats, floor: float) -> Floats:
-    """Drop the models whose weight is below a share `floor` of the largest: 0 keeps all, 1 the best.
+    """Drop the models whose weight is below a share `floor` of the largest: 0 keeps all, 1 only the best.
 
     >>> without_the_weak(np.array([[0.5, 0.4, 0.1]]), 0.5).round(3)
     array([[0.556, 0.444, 0.   ]])
@@ -44,7 +44,9 @@ def without_the_weak(weights: Floats, floor: float) -> Floats:
 def check_floor(floor: float) -> None:
     """Raise DataError unless `floor` is a share."""
     if not 0 <= floor <= 1:
-        raise DataError(f"floor={floor} must be a share between 0, which keeps every model, and 1, the best alone.")
+        raise DataError(
+            f"floor={floor} must be a share between 0, which keeps every model, and 1, which keeps only the best."
+        )
 
 
 def normalised(weights: Floats) -> Floats:
@@ -58,7 +60,7 @@ class SimilarQueries(Estimator):
     """SelectRanker's weights: each model's average precision on the training queries most similar for it.
 
     For model i take, among its own training queries, the k whose coordinate i is nearest to the query's; the weight is
-    the sum of their average precision under model i. Queries that tie at the k-th place share it. `fit` takes the
+    the sum of their average precision under model i. Queries that tie at rank k share its weight. `fit` takes the
     training queries' points (queries × models), the models' members (models × queries) and the training queries'
     average precision (queries × models).
     """
@@ -104,7 +106,7 @@ class SimilarQueries(Estimator):
 def nearest_sums(
     points: Floats, values: Floats, sums: Floats, starts: Ints, k: int, tied: float, found: Floats
 ) -> None:
-    """Sum over the k values nearest to the point in each sorted column; ties at the k-th place share it.
+    """Sum over the k values nearest to the point in each sorted column; ties at rank k share its weight.
 
     Column i has values[starts[i]:starts[i + 1]]; sums[j] is the sum of everything before index j.
     """

@@ -414,7 +414,7 @@ def nearest_centre(distances: Floats) -> Ints:
 def _check_softness(softness: float) -> None:
     """Raise DataError for an invalid softness."""
     if not 0 <= softness < np.inf:
-        raise DataError(f"softness={softness} must be 0, one cluster for each, or a number above 0.")
+        raise DataError(f"softness={softness} must be 0 (one cluster per query) or a number above 0.")
 
 
 def _members(points: Floats, centres: Floats, owner: Ints, queries: int, softness: float) -> Floats:

@@ -1,8 +1,8 @@
 """Neighborhoods: the training queries that count for a query: all, the k nearest, or those within a radius.
 
 Search is exact. Distances are computed in blocks by the expansion ‖a‖² + ‖b‖² − 2a·b; wherever its rounding could
-change the neighbors, they are computed again as ‖a − b‖. Training queries that tie at the k-th place share the
-remaining places equally; where one point must be chosen, it is the first by its coordinates. Neither depends on the
+change the neighbors, they are computed again as ‖a − b‖. Training queries that tie at rank k share the
+remaining weight equally; where one point must be chosen, it is the first by its coordinates. Neither depends on the
 order of the training queries.
 """
 
@@ -54,7 +54,7 @@ class Everyone(Estimator):
 
 @dataclass(eq=False, repr=False)
 class Nearest(Estimator):
-    """The k nearest training queries, equally weighted; ties at the k-th place share it.
+    """The k nearest training queries, equally weighted; ties at rank k share its weight.
 
     Args:
         k: their number or, between 0 and 1, their share.
@@ -94,7 +94,7 @@ class Nearest(Estimator):
     def around(self, point: Floats) -> tuple[int, Shared]:
         """Return the nearest training query and the neighbor weights of one point, in one pass."""
         if self.search != "brute":
-            raise DataError(f"Nearest(search={self.search!r}) looks for many at once; around needs search='brute'.")
+            raise DataError(f"Nearest(search={self.search!r}) searches in batches only; around needs search='brute'.")
         return self.index.around(measured(point[None, :], self.metric)[0], self.count_)
 
     def row(self, found: Shared) -> csr_array:
@@ -147,7 +147,7 @@ class Radius(Estimator):
     def fit(self, points: Floats, /) -> Self:
         """Remember the training queries' points."""
         if not self.radius >= 0:
-            raise DataError(f"Radius(radius={self.radius}) must be a number from 0 up; infinity is everyone.")
+            raise DataError(f"Radius(radius={self.radius}) must be a number from 0 up; infinity includes every query.")
         self.points_ = measured(points, self.metric)
         return self
 

@@ -36,7 +36,7 @@ def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: st
     rows = order(values, candidates.starts)
     unfit = unfit_for_runs((*candidates.query_ids, *(candidates.document_ids or ())))
     if unfit:
-        raise DataError(f"{unfit[0]!r} cannot stand in a TREC run: it is empty or has a space in it.")
+        raise DataError(f"{unfit[0]!r} cannot be written to a TREC run: it is empty or has a space in it.")
     with atomic_text(Path(path)) as out:
         for query, query_id in enumerate(candidates.query_ids):
             for rank, row in enumerate(rows[candidates.rows(query)].tolist(), start=1):

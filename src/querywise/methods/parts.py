@@ -87,11 +87,11 @@ def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> 
 
 
 def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> Ranker:
-    """A ranker that refuses missing values, or fills them.
+    """A ranker that rejects missing values, or fills them.
 
     Args:
-        missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN; mean
-            is the mean of training, with a column that marks it.
+        missing: how missing features are replaced: zero uses 0 for features absent from a file or request, and rejects
+            NaN; mean uses the training mean, with a column that marks missing values.
     """
     from querywise.rankers.wrappers import MissingValues
 
@@ -99,11 +99,12 @@ def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> R
 
 
 def with_missing_or_native(ranker: Ranker, missing: Literal["zero", "mean", "native"] = "zero") -> Ranker:
-    """The same of trees, which can also handle missing values themselves.
+    """The same for trees, which can also handle missing values themselves.
 
     Args:
-        missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN; mean
-            is the mean of training, with a column that marks it; native is the side that trees learn for it.
+        missing: how missing features are replaced: zero uses 0 for features absent from a file or request, and rejects
+            NaN; mean uses the training mean, with a column that marks missing values; native uses the side that trees
+            learn for them.
     """
     if missing != "native":
         return with_missing(ranker, missing)
@@ -123,10 +124,10 @@ def local_learner(
     base: Literal["ranksvm", "lambdamart"] = "ranksvm",
     prior_l2: float = 0.0,
 ) -> RankSVM | LambdaMART:
-    """What local models are trained by.
+    """The learner of local models.
 
     Args:
-        base: what local models are made of; lambdamart has its own defaults and ignores the settings of ranksvm.
+        base: the kind of local models; lambdamart has its own defaults and ignores the settings of ranksvm.
         prior_l2: how strongly a local ranking SVM is shrunk towards the global one, 0 not at all. Above 0, local trees
             start from the global model's scores.
     """
@@ -159,7 +160,7 @@ def regressor(
     """A regression by name.
 
     Args:
-        base: what the regression is made of; each uses its own settings alone.
+        base: the kind of regression; each kind uses only its own settings.
     """
     return forest() if base == "trees" else smooth(seed=forest().seed)
 
@@ -168,7 +169,7 @@ def signal_view(signals: Literal["off", "on", "chosen"] = "off") -> SignalView |
     """Return the view that trees see beside each document's features, if any.
 
     Args:
-        signals: whether trees get what runs and text tell of a query before it is ranked, as in the view signals: off,
+        signals: whether trees also get the signals of the query's text and runs, as in the view signals: off,
             on, or chosen on validation data.
 
     """

@@ -139,19 +139,19 @@ def knn_online(learner: parts.Learner, view: parts.View, neighborhood: parts.Nei
 
 @_method(f"{_RANKERS}.knn:KnnOffline1", "k", "back_off", "models", grid=_KNN)
 def knn_offline_1(learner: parts.Learner, view: parts.View, neighborhood: parts.Neighborhood, ranker: Made) -> Ranker:
-    """The stored model that shares most training pairs."""
+    """Rank with the stored model that shares the most training pairs."""
     return ranker(learner, view=view, neighborhood=neighborhood)
 
 
 @_method(f"{_RANKERS}.knn:KnnOffline2", "k", "back_off", "models", grid=_KNN)
 def knn_offline_2(learner: parts.Learner, view: parts.View, neighborhood: parts.Neighborhood, ranker: Made) -> Ranker:
-    """The stored model of the nearest training query."""
+    """Rank with the stored model of the nearest training query."""
     return ranker(learner, view=view, neighborhood=neighborhood)
 
 
 @_method(f"{_RANKERS}.clusters:Naive", "clusters", "top", "softness", "seed", grid={**_CLUSTERS, "top": (5, 50)})
 def naive(learner: parts.Learner, view: parts.OwnView, ranker: Made) -> Ranker:
-    """A model per cluster of relevant documents; a query gets that of the nearest cluster."""
+    """A model per cluster of relevant documents; a query is ranked by the model of the nearest cluster."""
     return ranker(learner, view=view)
 
 
@@ -186,7 +186,7 @@ def atvt(regressor: parts.Regressor, ranker: Made) -> Ranker:
 
 @_method(f"{_ENSEMBLE}:SER", *_AGREEMENT, grid=_AGREEMENTS, around=_FILLED)
 def ser(ranker: Made) -> Ranker:
-    """An ensemble: every feature a ranker, one weight each, none negative."""
+    """An ensemble in which every feature is a ranker with one non-negative weight."""
     return ranker()
 
 
@@ -251,13 +251,13 @@ def weights_by_query(view: parts.OwnView, ranker: Made) -> Ranker:
 
 @_method(f"{_FUSION}.fusion:Confidence", "run", "normalise", around=_RUNS)
 def margin(ranker: Made) -> Ranker:
-    """No labels: a run's weight is how far its top score stands out (the last run, as vectors)."""
+    """No labels: a run's weight is the margin of its top score (by default of the last run, such as vectors)."""
     return ranker("margin")
 
 
 @_method(f"{_FUSION}.fusion:Confidence", "run", "normalise", around=_RUNS)
 def entropy(ranker: Made) -> Ranker:
-    """No labels: a run's weight is how uneven its scores are (the first run, as BM25)."""
+    """No labels: a run's weight is the entropy of its scores (by default of the first run, such as BM25)."""
     return ranker("entropy")
 
 
@@ -326,7 +326,7 @@ def find_method(name: str, *, peers: bool = False) -> Method:
     if name in PEERS and peers:
         return PEERS[name]
     if name in PEERS:
-        raise DataError(f"{name} is another library's: compare takes it; train and keep it with {name} itself.")
+        raise DataError(f"{name} belongs to another library: compare accepts it; train and save it with {name} itself.")
     if name not in METHODS:
         known = [*METHODS, *(PEERS if peers else ())]
         near = [each for each in known if name and name in each] or get_close_matches(name, known)
@@ -346,7 +346,7 @@ def recommended(**settings: Value) -> Ranker:
     It adds up three rankers' scores within each query: LambdaMART by two objectives, on features beside those of the
     query's other candidates, each the mean of five forests; and a linear model for each query, learned from the
     training queries most like it. No other knowledge is needed: `recommended().fit(train, valid=valid)`; the validation
-    part decides how many trees there are.
+    part determines the number of trees.
 
     Args:
         settings: by name, those that `querywise methods blend` and docs/methods.md list, such as `bag=1` for one forest

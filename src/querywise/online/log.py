@@ -332,7 +332,9 @@ def _signing_key(folder: Path) -> bytes:
 def _read_key(path: Path) -> bytes:
     found = read_regular_file(path, path.parent, _KEY_BYTES)
     if len(found) != _KEY_BYTES:
-        raise DataError(f"{path}: {len(found)} bytes; expected {_KEY_BYTES}. Remove it: ids signed before end.")
+        raise DataError(
+            f"{path}: {len(found)} bytes; expected {_KEY_BYTES}. Remove it; ids signed with it become invalid."
+        )
     return found
 
 

@@ -61,7 +61,7 @@ def estimates(
     if not weight.size or reward.shape != weight.shape or not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise DataError(f"{weight.size} weights for {reward.size} rows; expected a number from 0 up for every row.")
     if not weight.any():
-        raise DataError("The other policy would have drawn nothing of what was logged, so nothing can be said of it.")
+        raise DataError("The other policy would have chosen none of the logged actions, so it cannot be evaluated.")
     reward, weight = reward.reshape(len(reward), -1), weight.reshape(len(weight), -1)
     most, total = float(np.quantile(weight[weight > 0], QUANTILE)), np.maximum(weight.sum(axis=0), 1e-300)
     gained = weight * reward

@@ -213,7 +213,7 @@ def logged_pages(
         clicked = [float(own.get(document, math.inf) <= until) for document in shown]
         rows.append((clicked, page_weights(order, shown, known[: len(shown)]).tolist()))
     if not rows:
-        raise DataError(f"{folder}: no closed draw with chances is of a query in the orders given.")
+        raise DataError(f"{folder}: no finished draw with propensities belongs to a query of the given orders.")
     width = min(max(len(clicked) for clicked, _ in rows), max(map(len, orders.values())))
     padded = np.array([[(each + [0.0] * width)[:width] for each in row] for row in rows])
     return padded[:, 0], padded[:, 1]

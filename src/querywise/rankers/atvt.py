@@ -310,7 +310,7 @@ class ATVT(OneModel):
         if self.transform == "monotone" and (self.variant == "weighted" or self.penalty != "l2"):
             raise DataError(
                 f"ATVT(transform='monotone', variant={self.variant!r}, penalty={self.penalty!r}): expected variant "
-                "'running' or 'updating' and penalty 'l2', for a monotone function is not inverted."
+                "'running' or 'updating' and penalty 'l2', because a monotone function is not inverted."
             )
 
 

@@ -356,8 +356,8 @@ class CrossFitting:
         for each in views_of(self.view):
             if isinstance(each, (GradientView, LearnedMetric)):
                 raise DataError(
-                    f"{self.whose} cannot go by a {type(each).__name__}: its axes are learned from labels, and differ "
-                    "from fold to fold. Give it the view inside, such as TopMean() or TextView()."
+                    f"{self.whose} cannot use a {type(each).__name__}: its axes are learned from labels, and differ "
+                    "from fold to fold. Give it the view that it wraps, such as TopMean() or TextView()."
                 )
 
     def over(self, data: Judged, valid: Judged | None) -> CrossFitted | None:

@@ -264,7 +264,7 @@ class OfflineModels:
         return found
 
     def whom(self, number: int) -> str:
-        """Return which queries a model is for, in words."""
+        """Describe the queries that a model is for."""
         if self.models is None:
             return f"queries nearest to training query {self.locality.query_ids_[number]}"
         return f"queries nearest to centre {number}"

@@ -191,7 +191,7 @@ class Locality:
 
     @cached_property
     def one(self) -> OneQuery:
-        """The search for one query at a time."""
+        """Search for one query at a time."""
         near = self.neighborhood_
         looks = near if isinstance(near, Nearest) and near.search == "brute" else None
         known = self.search(self.points_) if looks is None else looks.index
@@ -288,7 +288,7 @@ class Around(NamedTuple):
 
 
 class NearestQueries(NamedTuple):
-    """The surroundings of one query, each an array of one; `weights` is None if they were not computed."""
+    """The neighborhood of one query, each value an array of length one; `weights` is None if not computed."""
 
     nearest: Ints
     weights: csr_array | None
@@ -318,7 +318,7 @@ class OneQuery(NamedTuple):
     teaching: Bools
 
     def at(self, point: Floats, lost: bool, *, taught: bool) -> NearestQueries:
-        """Return the surroundings of one point, given as a row; with `taught`, its neighbors too, unless it is lost."""
+        """Return the neighborhood of one point, given as a row; with `taught`, its neighbors too, unless it is lost."""
         place, weights = measured(point, self.metric), None
         if taught and self.looks is not None and not lost:
             first, neighbours = self.looks.around(point[0])
@@ -356,7 +356,7 @@ def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neig
 
 
 def without(weights: csr_array, rows: Bools) -> csr_array:
-    """Return the weights with some rows emptied."""
+    """Return the weights with some rows set to 0."""
     if not np.count_nonzero(rows):
         return weights
     kept = np.repeat(~rows, np.diff(weights.indptr)) & (weights.data != 0)

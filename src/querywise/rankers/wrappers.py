@@ -27,16 +27,16 @@ _MARK = "missing {}"  # the name of the column that marks where a feature is mis
 
 @dataclass(eq=False, repr=False)
 class MissingValues(AnyRanker):
-    """A ranker on features without gaps: a missing value (NaN) becomes the feature's mean.
+    """A ranker that replaces missing values (NaN) by the feature's mean.
 
     The mean is over the training documents that have the feature. For every feature that some training document lacks,
-    the ranker inside gets one more column, after all features: 1 where it is missing, else 0. Without missing values in
-    training there are no such columns, and the ranker inside is fitted as it would be alone. In data that was not read
-    with missing="allowed" nothing is missing, and values left out of its file are 0: a value that is missing later,
-    when documents are ranked, is then 0 too.
+    the wrapped ranker gets one more column, after all features: 1 where it is missing, else 0. Without missing values
+    in training there are no such columns, and the wrapped ranker is fitted as it would be on its own. In data that was
+    not read with missing="allowed" nothing is missing, and values left out of its file are 0: a value that is missing
+    later, when documents are ranked, is then 0 too.
 
     Args:
-        ranker: The ranker inside.
+        ranker: The wrapped ranker.
         policy: The replacement of missing values; "mean" is the only one that is the same for all rankers.
 
     """
@@ -103,7 +103,7 @@ class MissingValues(AnyRanker):
         return refused(found, found.facts().refused or why)
 
     def filled(self, candidates: Candidates, /) -> Candidates:
-        """Return the candidates without gaps, as the ranker inside sees them."""
+        """Return the candidates without gaps, as the wrapped ranker sees them."""
         features = candidates.features
         gaps = np.isnan(features)
         if not len(self.marked_):
@@ -176,7 +176,7 @@ class OnRuns(AnyRanker):
     The features are those of `join_runs`, computed from the columns run.NAME.score and run.NAME.reciprocal_rank.
 
     Args:
-        ranker: The ranker inside.
+        ranker: The wrapped ranker.
         normalise: minmax goes from 1/n for the worst of n documents to 1, zscore counts standard deviations above the
             worst, rank is (n + 1 − rank)/n, none leaves scores unchanged, which must then be above 0.
 

@@ -1,4 +1,4 @@
-"""Charts as SVG, in a page or in a file: every mark shows its value under the pointer.
+"""Charts as SVG, in a page or in a file: every mark has a tooltip with its value.
 
 Colors are attributes, which any program reads; the style of a page overrides them. Series differ by color and by the
 shape of their marks. Text is laid out by an upper estimate of its width, so that texts do not overlap.

@@ -66,7 +66,7 @@ def _positions(log: Impressions, known: Knowledge) -> list[str]:
         plan = [(f"{each.position} and {each.position + 1}", f"{each.pages:,}") for each in known.plan]
         said = (
             f"Exchanging two neighboring positions at random in {total:,} pages of queries that come ten times or more "
-            "would tell the position curve to about 10 %:"
+            "would determine the position curve to about 10 %:"
         )
         found.append(f"<div><p>{said}</p>{_table('Pages to exchange', ('positions', 'pages'), plan)}</div>")
     return ['<div class="figures">', *found, "</div>"]

@@ -81,7 +81,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
     every = [
         Section(title, summary, (), drawings.differences(found)),
         Section("All methods", "", _methods(found, origin or Origin()), drawings.ndcg_curves(found), "methods"),
-        Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
+        Section("Near-duplicates", twins_text(found), twins_tables(found), anchor="twins"),
         *([vectors_section(found, found.vectors)] if found.vectors is not None else []),
         *([debiasing_section(found.debiasing)] if found.debiasing is not None else []),
         *([human_section(found, found.human)] if found.human is not None else []),

@@ -168,7 +168,7 @@ def _warning(found: Findings) -> list[str]:
     if leaks is None or not leaks.is_told:
         return []
     told = f"{leaks.text} {rest_text(found)}".strip()
-    return [f'<p class="note">{escape(told)} <a href="#twins">Near twins</a></p>']
+    return [f'<p class="note">{escape(told)} <a href="#twins">Near-duplicates</a></p>']
 
 
 def _taught(found: Findings) -> list[str]:
@@ -359,7 +359,7 @@ class QueryData:
 
 
 def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
-    """Return the data of the table of queries; `titles` of documents are by id, as far as known."""
+    """Return the data of the table of queries; `titles` has the known document titles by id."""
     compared = found.compared
     features = list(dict.fromkeys(each.feature for told in found.uses.values() for each in told))
     rankings = _rankings(compared, titles, features)

@@ -1,4 +1,4 @@
-"""Optional sections of a report: twins, query vectors, debiasing, people, oracle gap, features, curves."""
+"""Optional sections of a report: near-duplicates, query vectors, debiasing, people, oracle gap, features, curves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Section:
 
 
 def twins_text(found: Findings) -> str:
-    """Return what leaks and what to do about it; empty if nothing does and no groups were given."""
+    """Describe the leaks and what to do about them; empty if there are none and no groups were given."""
     leaks = found.compared.twins
     return "" if leaks is None else " ".join(filter(None, (leaks.text, rest_text(found), leaks.advice)))
 
@@ -84,7 +84,7 @@ def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
     if leaks is None or not found.on_twins:
         return ()
     near, change = int(leaks.found.sum()), f"Δ {found.measure}"
-    kinds = {"method": "text", f"{change}, near twins ({near:,})": "signed", "p, near twins": "p"}
+    kinds = {"method": "text", f"{change}, near-duplicates ({near:,})": "signed", "p, near-duplicates": "p"}
     kinds |= {f"{change}, the rest ({len(leaks.found) - near:,})": "signed", "p, the rest": "p"}
     rows: list[tuple[Cell, ...]] = []
     for name, gain in found.on_twins.items():
@@ -92,7 +92,8 @@ def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
         cells = [cell for each in sides for cell in ((None, None) if each is None else (each.difference, each.p))]
         rows.append((name, *cells))
     caption = (
-        f"Difference in {found.measure} from {found.compared.baseline} on test queries with a near twin among those "
+        f"Difference in {found.measure} from {found.compared.baseline} on test queries with a near-duplicate among "
+        "those "
         f"learned from, and on the rest, number of queries in brackets; p: {TEST_NAMES[found.test]}, uncorrected."
     )
     return (("near-twins", Table(columns_of(kinds), tuple(rows), caption)),)
@@ -108,7 +109,7 @@ _BOTH = {"plain": "value", "adapted": "value", "Δ": "signed"}
 
 
 def vectors_tables(gains: VectorGains) -> dict[str, Table]:
-    """Return both lists, by cosine to the nearest training query, fold, method and number of training queries."""
+    """Return tables that compare both lists by cosine to the nearest training query, fold, method and training size."""
     against = f"p: {TEST_NAMES[gains.test]} against plain vectors"
     plain, adapted = (each.mean() for each in gains.lists)
     lists = {each: (plain[each], adapted[each], test) for each, test in gains.lists.tested(gains.test).items()}

@@ -1,4 +1,4 @@
-"""A table and its output formats: Markdown, LaTeX, CSV, HTML, terminal. It formats, and never computes."""
+"""A table and its output formats: Markdown, LaTeX, CSV, HTML and terminal. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under headings, and a line on how they were made. `marked`: the row of the answer."""
+    """Rows of cells under headings, and a line on how they were computed. `marked` is the row to highlight."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]

@@ -95,13 +95,13 @@ def comparison_table(compared: Compared, test: str = "t", only: str | None = Non
 
 
 def twins_table(found: Findings) -> list[RenderableType]:
-    """Return what leaks from training to test, and every method's gain from it; empty if nothing leaks."""
+    """Return the leaks from training to test, and every method's gain from them; empty if nothing leaks."""
     text = twins_text(found)
     return [*([text] if text else []), *(_shown(table) for _, table in twins_tables(found))]
 
 
 def vectors_table(found: Findings) -> list[RenderableType]:
-    """Return whether training the query vectors helps, in words and tables; empty if they do not learn."""
+    """Return text and tables on whether training the query vectors helps; empty if they are not trained."""
     if found.vectors is None:
         return []
     tables = vectors_tables(found.vectors).values()
@@ -109,7 +109,7 @@ def vectors_table(found: Findings) -> list[RenderableType]:
 
 
 def debiasing_table(found: Findings) -> list[RenderableType]:
-    """Return whether debiasing matters, and the table by people; empty without clicks."""
+    """Return the conclusion about debiasing, and the table by human judgments; empty without clicks."""
     if found.debiasing is None:
         return []
     tables = debiasing_tables(found.debiasing).values()
@@ -117,7 +117,7 @@ def debiasing_table(found: Findings) -> list[RenderableType]:
 
 
 def human_table(found: Findings) -> list[RenderableType]:
-    """Return every method by people and by cheap labels; empty without human judgments."""
+    """Return every method's results by human and by cheap labels; empty without human judgments."""
     if found.human is None:
         return []
     tables = human_tables(found.human, found.measure).values()

@@ -62,7 +62,7 @@ def write_report(
     origin: Origin | None = None,
     titles: Titles | None = None,
 ) -> Path:
-    """Write everything and return the HTML file's path; `titles` are of documents, by id."""
+    """Write the whole report and return the HTML file's path; `titles` are document titles by id."""
     check_report_folder(folder)
     make_folder(folder / "figures")
     sections = contents(found, title, story, origin)

@@ -1,8 +1,8 @@
-"""Query vectors that learn from the nearest judged queries, while document vectors stay unchanged.
+"""Query vectors trained on the nearest judged queries, while document vectors stay unchanged.
 
-Embedding models know language, not a particular collection. `AdaptedVectors` moves a query's vector towards the
-relevant documents of similar judged queries. Nothing is reindexed, and any engine with vector search can use the
-result.
+Embedding models are trained on language in general, not on a particular collection. `AdaptedVectors` moves a query's
+vector towards the relevant documents of similar judged queries. Nothing is reindexed, and any engine with vector search
+can use the result.
 """
 
 from __future__ import annotations
@@ -477,12 +477,12 @@ class AdaptedVectors(Estimator):
 
     def _check_stored(self, known: Known) -> None:
         adapts, dimension = bool(self.query_ids_), self.queries_.shape[1]
-        require(dimension > 0, "vectors of no numbers")
+        require(dimension > 0, "vectors of dimension 0")
         blocks = self.blocks or (dimension,)
         require(len(self.shares_) == len(blocks), "not one share for each embedder")
-        require(abs(sum(self.shares_) - 1) < 1e-6, "shares that are not 1 in all")
+        require(abs(sum(self.shares_) - 1) < 1e-6, "shares that do not add up to 1")
         own = sum(count for count, share in zip(blocks, self.shares_, strict=True) if share > 0)
-        require(own == dimension, "vectors of another dimension than its blocks")
+        require(own == dimension, "vectors whose dimension is not that of its blocks")
         require(len(self.responses_) == 0 or adapts, "an adapter of no queries")
         require((len(self.responses_) > 0) == (adapts and self.gamma_ is not None), "gamma and responses")
         require(len(self.map_) == (dimension if adapts and self.linear_ else 0), "the linear map is not square")

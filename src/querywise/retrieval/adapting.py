@@ -43,7 +43,7 @@ class Adapted(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What was learned from a fold's training queries.
+    """The result of training query vectors on a fold's training queries.
 
     Attributes:
         adapter: moves all other queries.
@@ -55,7 +55,7 @@ class Taught(NamedTuple):
 
 
 class AdaptedFold(Fold):
-    """A fold with candidates found by vectors that learned from its training set, and what they learned."""
+    """A fold with candidates retrieved by vectors trained on its training set, and the result of that training."""
 
     taught: Taught
 
@@ -68,13 +68,13 @@ class AdaptedFold(Fold):
 
 
 def taught_by(fold: Fold) -> Taught | None:
-    """Return what a fold's query vectors learned, or None if they do not learn."""
+    """Return the result of training a fold's query vectors, or None if they are not trained."""
     return fold.taught if isinstance(fold, AdaptedFold) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
-    """How the candidates of a collection are found again with query vectors that learn.
+    """How the candidates of a collection are retrieved again with trained query vectors.
 
     Attributes:
         kind: `auto` chooses, and moves queries only if cross-validation on the training queries shows a gain.
@@ -97,7 +97,7 @@ class Adaptation:
     l2: float | None = None
 
     def fold(self, fold: Fold) -> Fold:
-        """Return the fold with vectors that learned from its training set only, or unchanged if that gains nothing."""
+        """Return the fold with vectors trained on its training set only, or unchanged if that gains nothing."""
         found = self.learned(fold.train)
         valid, test = (self.found_by(part, found.adapter) for part in (fold.valid, fold.test))
         own, known = (unit(self._vectors(part)) for part in (test, fold.train))

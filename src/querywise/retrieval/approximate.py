@@ -1,4 +1,4 @@
-"""Approximate vector search with a graph of near vectors (HNSW), for collections too large for exact search.
+"""Approximate vector search with a graph of nearby vectors (HNSW), for collections too large for exact search.
 
 Only this module uses usearch (the extra `usearch`). The graph only preselects documents: the caller computes their
 similarities and orders them. Documents are added one after another, in one thread, so the same vectors give the same
@@ -42,7 +42,7 @@ def check_content(content: Bytes, documents: Ints, dimension: int) -> Halves:
     head = content[begin - _HEAD - _SIZES : begin - _SIZES]
     counts = np.frombuffer(head[17:41].tobytes(), np.uint64)
     if bytes(head[:7]) != b"usearch" or bytes(head[13:17]) != _KINDS or counts.tolist() != [count, 0, dimension]:
-        raise unsound("its head is not that of a graph made here")
+        raise unsound("its header is not that of a graph written by querywise")
     _check_links(content[begin - _SIZES :], documents)
     vectors = content[8 : 8 + count * row].view(np.float16).reshape(count, dimension)
     if not all(
@@ -58,27 +58,27 @@ def _check_links(content: Bytes, documents: Ints) -> None:
     sizes = np.frombuffer(content[:_SIZES].tobytes(), np.int64)
     levels = np.frombuffer(content[_SIZES : _SIZES + 2 * count].tobytes(), np.int16).astype(np.int64)
     if sizes[:3].tolist() != [count, LINKS, BASE_LINKS] or (count and not 0 <= sizes[4] < count):
-        raise unsound("its sizes do not fit")
+        raise unsound("its sizes are inconsistent")
     if count and not (levels.min() >= 0 and levels.max() < _HIGHEST and sizes[3] == levels.max() == levels[sizes[4]]):
-        raise unsound("its levels do not fit")
+        raise unsound("its levels are inconsistent")
     starts = np.concatenate([[0], np.cumsum(_NODE + _BASE + levels * _UPPER)]) + _SIZES + 2 * count
     if starts[-1] != len(content):
         raise unsound("it is cut short or has more than it should")
     wrong = firstunsound(content, starts, levels, documents)
     if wrong >= 0:
-        raise unsound(f"what it says of document {documents[wrong]} does not fit")
+        raise unsound(f"its entry for document {documents[wrong]} is inconsistent")
 
 
 def check_vectors(held: Halves, units: Singles) -> None:
     """Raise ModelFileError for a graph of vectors other than the index's."""
     if len(held) and float(np.abs(held - units).max()) > _FAR:
-        raise unsound("it was made of other vectors")
+        raise unsound("it was made from other vectors")
 
 
 def unsound(why: str) -> ModelFileError:
     """Return an error that says why a graph cannot be used, and what to do."""
     return ModelFileError(
-        f"The graph for approximate search that is kept with this index cannot be used: {why}. Make the index anew."
+        f"The graph for approximate search that is kept with this index cannot be used: {why}. Rebuild the index."
     )
 
 
@@ -121,7 +121,7 @@ VectorsOf = Callable[[Ints], Numbers]
 
 
 class Graph:
-    """The documents with a non-zero vector, each linked to near ones; `content` is the stored form."""
+    """The documents with a non-zero vector, each linked to nearby ones; `content` is the stored form."""
 
     def __init__(self, content: Bytes, dimension: int) -> None:
         self.content, self._dimension = content, dimension
@@ -139,7 +139,7 @@ class Graph:
             return Graph.checked(content, vectors_of, lengths, dimension)
         except ModelFileError:
             version = getattr(import_module(NAME), "__version__", "unknown")
-            raise DataError(f"usearch {version} keeps its graphs in a way not known here: {_INSTALL} -U.") from None
+            raise DataError(f"usearch {version} writes graphs in an unknown format: {_INSTALL} -U.") from None
 
     @staticmethod
     def checked(content: Bytes, vectors_of: VectorsOf, lengths: Floats, dimension: int) -> Graph:
@@ -157,7 +157,7 @@ class Graph:
         return found
 
     def near(self, queries: Singles, top: int) -> list[Ints]:
-        """Return documents near each query, several times `top` of them if there are as many."""
+        """Return documents near each query: several times `top`, or all if there are fewer."""
         if not len(queries):
             return []
         wanted, threads = max(_MORE * top, _WIDTH), available_cores() if len(queries) > 1 else 1
@@ -187,7 +187,7 @@ def _library() -> Any:  # a module without types
     except ImportError:
         raise DataError(
             f"Approximate search by vectors needs usearch, which is not installed: {_INSTALL}. "
-            "vector_search='exact' needs nothing.",
+            "vector_search='exact' works without it.",
             arguments=("vector_search",),
         ) from None
 

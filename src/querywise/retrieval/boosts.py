@@ -87,7 +87,7 @@ class Boosts:
 
     @property
     def used(self) -> dict[str, float]:
-        """The boosts of the fields that count."""
+        """The boosts of the fields with a boost above 0."""
         return {name: value for name, value in self.boosts.items() if value > 0}
 
     @property
@@ -164,7 +164,7 @@ class FieldMatches:
 
     @cached_property
     def by_field(self) -> Floats:
-        """R × F: every field's BM25."""
+        """The BM25 score of every field, R × F."""
         added = self._saturated * idf(self.holders, self.frequency)[self.terms]
         return np.column_stack([self._by_row(own) for own in added.T])
 
@@ -337,7 +337,7 @@ def as_text(boosts: Mapping[str, float]) -> list[str]:
 
 
 def told(asked: Boosts) -> str:
-    """Return boosts in a line of text."""
+    """Describe boosts in a line of text."""
     tie = f", tie_breaker {asked.tie:g}" if asked.form in TIED else ""
     left = [name for name in asked.boosts if not asked.boosts[name]]
     return " ".join(as_text(asked.used)) + tie + (f" (without {', '.join(left)})" if left else "")

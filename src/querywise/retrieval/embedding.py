@@ -28,7 +28,7 @@ _ALIKE = 0.999  # minimum cosine of two probes of one embedder: machines differ 
 
 @dataclass(frozen=True)
 class EmbedderRecord:
-    """What identifies an embedder: its name, the dimension of its vectors, and the vector of a fixed text."""
+    """The identity of an embedder: its name, the dimension of its vectors, and the vector of a fixed text."""
 
     name: str
     dimension: int
@@ -50,10 +50,10 @@ class EmbedderRecord:
             and isinstance(probe, list)
             and len(probe) == dimension
         ):
-            raise ModelFileError(f"{where}: what it says of its embedder cannot be read. Make it anew.")
+            raise ModelFileError(f"{where}: its description of the embedder is invalid. Create it again.")
         numbers = [float(each) for each in probe if is_finite_number(each)]
         if len(numbers) != dimension:
-            raise ModelFileError(f"{where}: the probe of its embedder has values that are no numbers. Make it anew.")
+            raise ModelFileError(f"{where}: the probe of its embedder has values that are no numbers. Create it again.")
         return EmbedderRecord(name, dimension, tuple(numbers))
 
     def require(self, other: EmbedderRecord, whose: str) -> None:
@@ -68,7 +68,7 @@ class EmbedderRecord:
         if first @ second < _ALIKE * lengths or (lengths == 0) != (not first.any() and not second.any()):
             raise DataError(
                 f"{other.name} is not the embedder that made the vectors of {whose}, {self.name}: it gives the same "
-                "text another vector. Use the same one, or make everything anew with this one."
+                "text a different vector. Use the same one, or rebuild everything with this one."
             )
 
 

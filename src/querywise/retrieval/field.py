@@ -71,7 +71,7 @@ class Field:
             and min(int(each.min(initial=0)) for each in (self.counts, self.lengths, self.distinct, self.totals)) >= 0
         )
         if not sound:
-            raise ModelFileError("The postings of the index lead nowhere. Make the index anew with `querywise index`.")
+            raise ModelFileError("The postings of the index are invalid. Rebuild the index with `querywise index`.")
         return Field(
             for_kernels(starts),
             for_kernels(documents),

@@ -51,7 +51,7 @@ class IndexedFields:
 
     @cached_property
     def measured(self) -> tuple[_Counts, _Counts, Floats]:
-        """By field: document lengths, document frequencies of terms, and the mean length, all without stop words."""
+        """Each field's document lengths, document frequencies of terms, and mean length, all without stop words."""
         from querywise.retrieval.kernels import measure
 
         fields = len(self.fields.words)
@@ -201,4 +201,4 @@ def _rises(ends: NDArray[np.generic], last: int) -> bool:
 
 
 def _unfit() -> ModelFileError:
-    return ModelFileError("The fields of this index do not fit its documents. Make the index anew.")
+    return ModelFileError("The fields of this index do not fit its documents. Rebuild the index.")

@@ -166,7 +166,7 @@ def _read_documents(documents: Iterable[Document], words: Tokeniser) -> _Read:
     read, seen = _Read(), set[str]()
     for document in documents:
         if document.id in seen:
-            raise DataError(f"Document {document.id!r} appears twice; every document needs an id of its own.")
+            raise DataError(f"Document {document.id!r} appears twice; every document needs a unique id.")
         seen.add(document.id)
         read.column_names = read.column_names if read.ids else tuple(document.columns)
         if set(document.columns) != set(read.column_names):
@@ -296,7 +296,7 @@ def _load(path: Path) -> Index:
             if not name.startswith(_EXTRA) and (values.dtype, values.ndim) != _KINDS[name.rpartition(".")[2]]:
                 raise KeyError(name)
         except (OSError, KeyError, DataError):
-            raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.") from None
+            raise ModelFileError(f"{file}: missing or damaged. Rebuild the index with `querywise index`.") from None
         return values
 
     def strings(name: str) -> Strings:
@@ -333,7 +333,7 @@ def _check_together(index: Index, manifest: dict[str, Any], path: Path) -> None:
         or not np.isfinite(index.columns).all()
         or sizes != {(len(index.terms), len(index))}
     ):
-        raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
+        raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Rebuild the index.")
     for each in index.fields.values():
         _ = each.checked
 
@@ -346,15 +346,15 @@ def _check_files(path: Path, manifest: dict[str, Any]) -> None:
         try:
             with regular_file(file, path) as opened:
                 if os.fstat(opened.fileno()).st_size != manifest["bytes"][name]:
-                    raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+                    raise ModelFileError(f"{file}: cut short or changed. Rebuild the index with `querywise index`.")
                 map_array(file, path)  # raises an error before reading a file that is longer than its array
                 sound = crc32_of_open(opened) == manifest["crc32"][name]
         except (OSError, KeyError, TypeError):
             sound = False
         except DataError as error:  # it is a pipe, or lies elsewhere
-            raise ModelFileError(f"{error} Make the index anew with `querywise index`.") from None
+            raise ModelFileError(f"{error} Rebuild the index with `querywise index`.") from None
         if not sound:
-            raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.")
+            raise ModelFileError(f"{file}: missing or damaged. Rebuild the index with `querywise index`.")
 
     in_threads(check, sorted(manifest["bytes"]))
 
@@ -396,7 +396,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if manifest.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
             f"{file}: format version {manifest.get('format_version')!r}; this querywise reads {FORMAT_VERSION}. "
-            "Make the index anew with `querywise index`."
+            "Rebuild the index with `querywise index`."
         )
     sound = (
         isinstance(manifest.get("bytes"), dict)
@@ -408,7 +408,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         and all(isinstance(name, str) for name in manifest["columns"])
     )
     if not sound or not is_sealed(manifest):
-        raise ModelFileError(f"{file}: damaged. Make the index anew with `querywise index`.")
+        raise ModelFileError(f"{file}: damaged. Rebuild the index with `querywise index`.")
     return manifest
 
 
@@ -430,5 +430,5 @@ def require_language(index: Index, notes: JsonObject, model: str) -> None:
     if trained != found:
         raise DataError(
             f"{model} was trained on text with the stemmer {trained}, and this index was made with the stemmer {found}"
-            f". Make the index anew in the language {trained}."
+            f". Rebuild the index in the language {trained}."
         )

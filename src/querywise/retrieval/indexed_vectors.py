@@ -122,7 +122,7 @@ def _with_kept_graph(vectors: VectorIndex, index: Index) -> VectorIndex:
     require_usearch()
     content, recall = index.extra[_GRAPH], _kept_recall(index)
     if content.ndim != 1 or content.dtype != np.uint8 or recall is None:
-        raise ModelFileError("The graph of this index's vectors is not what was kept. Make the index anew.")
+        raise ModelFileError("The graph of this index's vectors does not match the stored one. Rebuild the index.")
     kept: Bytes = content.view(np.uint8)
     graph = Graph.checked(kept, vectors.of, vectors.lengths, vectors.dimension)
     hint_at_recall(recall, "documents as queries")
@@ -207,4 +207,4 @@ def _check_lengths(vectors: VectorIndex) -> None:
 
 
 def _unfit() -> ModelFileError:
-    return ModelFileError("The vectors of this index do not fit its documents. Make the index anew.")
+    return ModelFileError("The vectors of this index do not fit its documents. Rebuild the index.")

@@ -109,7 +109,7 @@ def read_judged(
     folder = next((path for path in paths if reader_of(path) is FOLDER), None)
     if folder is not None:
         raise DataError(
-            f"{folder}: this is a folder, and no set of shards, log or text collection. read_folds reads folds."
+            f"{folder}: this folder is not a set of shards, a log or a text collection. Read folds with read_folds."
         )
     if judgements is not None:
         raise DataError(f"{paths[0]}: judgements belong to a text collection; feature files have labels of their own.")
@@ -197,7 +197,7 @@ class Retrieval:
         """
         if self.by_vectors and data and data[0].exists():
             option, named = ("vectors", str(self.vectors[0])) if self.vectors else ("embed", self.embed[0])
-            said = f"{option}={named!r}: vectors belong to a text collection, and {data[0]} is none."
+            said = f"{option}={named!r}: vectors belong to a text collection, and {data[0]} is not one."
             raise DataError(said, arguments=(option,))
 
 
@@ -235,7 +235,7 @@ def folds_of(
         seed: determines the split.
         judgements, retrieval: of a text collection.
         missing: whether features of a Parquet log may be missing.
-        group_by: what folds keep together: `group`, existing groups of queries; `near`, also near twins; `query`,
+        group_by: what folds keep together: `group`, existing groups of queries; `near`, also near-duplicates; `query`,
             nothing.
     """
     check_group_by(group_by)
@@ -250,8 +250,8 @@ def folds_of(
         return make_folds(grouped_by(read_features(data, queries=queries, missing=missing), group_by), seed=seed)
     if group_by == "near":
         raise DataError(
-            f"{data}: these folds were made before, and are taken as they are; group_by='near' is for one file or "
-            "collection, which is cut into folds here.",
+            f"{data}: these folds already exist and are used as they are; group_by='near' is for one file or "
+            "collection that is split into folds.",
             arguments=("group_by",),
         )
     folds = read_folds(data)
@@ -291,7 +291,7 @@ def collection_from(
     if not _is_embedded(data):
         return read_collection(data, queries=queries, judgements=judgements)
     if queries is not None or judgements is not None:
-        raise DataError(f"{NAME} has queries and judgements of its own; no others can be given beside them.")
+        raise DataError(f"{NAME} has queries and judgements of its own; no others can be given.")
     return stdlib_collection()
 
 

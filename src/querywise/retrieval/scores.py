@@ -54,7 +54,7 @@ class Smoothing:
 
     @cached_property
     def numbers(self) -> tuple[float, ...]:
-        """k1, b and so on, for kernels."""
+        """The parameters as a tuple, k1 and b first, for the compiled kernels."""
         return tuple(map(float, astuple(self)))
 
 

@@ -41,7 +41,7 @@ class Strings(Sequence[str]):
         try:
             return self._bytes(place + len(self) if place < 0 else place).decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
-            raise ModelFileError(f"Text {place} of the index is not UTF-8. Make the index anew.") from None
+            raise ModelFileError(f"Text {place} of the index is not UTF-8. Rebuild the index.") from None
 
     @property
     def is_sound(self) -> bool:

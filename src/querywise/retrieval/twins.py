@@ -1,8 +1,8 @@
-"""Near twins: queries so similar that a model that has learned one has learned the other.
+"""Near-duplicates: queries so similar that a model that has learned one has learned the other.
 
-Two queries are near twins if they have the same words after stemming, in any order; if their texts are one edit apart;
-if the cosine of their vectors is above 0.95; if the same documents are relevant to both; or if they have the same
-group. Only known properties are compared.
+Two queries are near-duplicates if they have the same words after stemming, in any order; if their texts are one edit
+apart; if the cosine of their vectors is above 0.95; if the same documents are relevant to both; or if they have the
+same group. Only known properties are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from querywise.runtime.arrays import Bools, Floats, Ints, Singles
 
 GROUP_BY = ("group", "query", "near")  # what folds keep together
 _CHAIN = 0.05  # share of the queries: a larger component triggers a hint
-COSINE = 0.95  # vectors with a higher cosine are near twins
+COSINE = 0.95  # vectors with a higher cosine are near-duplicates
 _SHORTEST = 4  # letters of a text: in shorter ones, many different words are one edit apart
 _LONGEST = 200  # letters; longer texts are only compared by their words
 _BLOCK = 512  # queries whose cosines with all others are in memory at a time
@@ -32,7 +32,7 @@ _BLOCK = 512  # queries whose cosines with all others are in memory at a time
 
 @dataclass(frozen=True, eq=False)
 class TwinFacts:
-    """The properties by which near twins of some queries are found.
+    """The properties by which near-duplicates of some queries are found.
 
     Attributes:
         texts, groups: None if a query has none.
@@ -87,17 +87,17 @@ class TwinFacts:
 
 
 class NearTwins:
-    """The near twins among queries, given their properties."""
+    """The near-duplicates among queries, given their properties."""
 
     def __init__(self, facts: TwinFacts) -> None:
         self.facts = facts
         pairs = list(_alike(facts))
-        self._owner = np.array([query for query, _ in pairs], dtype=np.int64)  # of a mark, which near twins share
+        self._owner = np.array([query for query, _ in pairs], dtype=np.int64)  # of a mark, which near-duplicates share
         self._mark = np.array([mark for _, mark in pairs], dtype=np.int64)
         self._known: Bools = np.asarray(facts.vectors.any(axis=1))
 
     def among(self, asked: Ints, others: Ints) -> Ints:
-        """Return for every query of `asked` the index of a near twin among `others`, never itself.
+        """Return for every query of `asked` the index of a near-duplicate among `others`, never itself.
 
         −1 if it has none.
         """
@@ -130,7 +130,7 @@ class NearTwins:
             found[block[near]] = known[nearest[near]]
 
     def components(self) -> Ints:
-        """Return the index of every query's component: near twins, their near twins, and so on."""
+        """Return the index of every query's component: near-duplicates, their near-duplicates, and so on."""
         count = len(self.facts.ids)
         marks = int(self._mark.max(initial=-1)) + 1
         ends = self._owner, count + self._mark
@@ -155,7 +155,7 @@ def _merged(labels: Ints, some: Ints, others: Ints) -> Ints:
 
 
 def near_groups(data: Judged) -> tuple[str | None, ...]:
-    """Return a group for every query: its near twins, their near twins and so on; None for a query without any.
+    """Return a group for every query: its near-duplicates, theirs and so on; None for a query without any.
 
     Queries with the same given group stay together. `make_folds(data.with_groups(near_groups(data)))` makes folds by
     these groups.
@@ -178,7 +178,8 @@ def near_groups(data: Judged) -> tuple[str | None, ...]:
     facts = TwinFacts.of(data)
     if not any(map(any, (facts.texts, facts.groups, facts.relevant))) and not facts.vectors.any():
         raise DataError(
-            "Near twins are found by the texts or vectors of queries, or by the ids of relevant documents, and none of "
+            "Near-duplicates are found by the texts or vectors of queries, or by the ids of relevant documents, and "
+            "none of "
             "these is known here. Give texts in queries.jsonl, or fold by groups that you know."
         )
     components = NearTwins(facts).components()
@@ -201,7 +202,7 @@ def grouped_by(data: Judged, by: str) -> Judged:
     """Return the set with the groups that folds are to keep together.
 
     `by` is `group` for existing groups, `query` for none, so that every query is on its own, or `near` for components
-    of near twins. A component with more than 5 % of the queries triggers a hint.
+    of near-duplicates. A component with more than 5 % of the queries triggers a hint.
     """
     check_group_by(by)
     if by != "near":
@@ -211,7 +212,9 @@ def grouped_by(data: Judged, by: str) -> Judged:
     if largest > np.bincount(data.groups).max(initial=0) and is_chain(largest, len(data)):  # and not a given group
         share = f"{largest:,} of {len(data):,} queries ({100 * largest / len(data):.1f} %)"
         warnings.warn(
-            f"One chain of near twins has {share}: each is like the next, but the first need not be like the last. "
+            f"One chain of near-duplicates has {share}: each is similar to the next, but the first need not be "
+            "similar to "
+            "the last. "
             "Such chains say that the rule is too loose here; give groups of your own.",
             Hint,
             stacklevel=2,
@@ -239,7 +242,7 @@ def _of_length_one(vectors: Floats) -> Singles:
 
 
 def _alike(facts: TwinFacts) -> Iterable[tuple[int, int]]:
-    """Yield queries with marks: those that share one are near twins."""
+    """Yield queries with marks: those that share one are near-duplicates."""
     numbers: dict[tuple[str, object], int] = {}
     tokeniser, owners = Tokeniser(stop_words=False), defaultdict(list)
     for query, text in enumerate(facts.texts):

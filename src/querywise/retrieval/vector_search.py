@@ -169,7 +169,7 @@ class VectorIndex:
         return found
 
     def with_graph(self) -> VectorIndex:
-        """Return the vectors, to be searched approximately."""
+        """Return the same vectors with a graph for approximate search."""
         return replace(self, graph=Graph.built(self.of, self.lengths, self.dimension))
 
     def recall(self, queries: Floats, *, top: int) -> Recall:

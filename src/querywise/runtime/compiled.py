@@ -93,7 +93,7 @@ def _kept(function: Any, **how: Any) -> Any:
         place = "nowhere" if folder is None else f"in {folder} until it is removed"
         warnings.warn(
             "Neither querywise's own folder nor the home folder can be written to, so compiled code is kept "
-            f"{place}. Set NUMBA_CACHE_DIR to a folder that can, and starting takes seconds less.",
+            f"{place}. Set NUMBA_CACHE_DIR to a writable folder, and starting takes seconds less.",
             Hint,
             stacklevel=2,
         )

@@ -256,7 +256,7 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path}: this is a folder; name a file to write.")
     if not parent.is_dir():
-        raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
+        raise DataError(f"{path}: the folder {parent} does not exist; create it first.")
     if not os.access(parent, os.W_OK):
         raise DataError(f"{path}: no permission to write in the folder {parent}.")
 
@@ -342,7 +342,7 @@ class OutputFolder:
         if self.a_file is not None and (found := _found(path)) is not None and not stat.S_ISDIR(found.st_mode):
             raise DataError(f"{path}: {self.a_file}")
         if not self.makes_parents and not parent.is_dir():
-            raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
+            raise DataError(f"{path}: the folder {parent} does not exist; create it first.")
         check_folder(path)
         if path.is_dir() and not self.in_place and not os.access(parent, os.W_OK):
             raise DataError(f"{path}: no permission to write in the folder {parent}.")

@@ -70,7 +70,7 @@ def ask(
         body: the content to send.
         headers: the headers to send.
         largest: the most bytes of a response.
-        silence: seconds to wait for any sign of the server.
+        silence: seconds to wait for the server to send anything.
         seconds: the time limit for the whole request.
     """
     sent = dict(headers or {})
@@ -124,7 +124,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
     """Raise RequestError for a header value that HTTP cannot send; the message contains only the header's name."""
     for name, value in headers.items():
         if not all(" " <= letter <= "~" or "\xa0" <= letter <= "\xff" or letter == "\t" for letter in value):
-            raise RequestError("refused", f"the value of {name} has a letter that HTTP headers cannot hold")
+            raise RequestError("refused", f"the value of {name} has a character that HTTP headers cannot hold")
 
 
 def secrets_in(headers: Mapping[str, str]) -> tuple[str, ...]:
@@ -228,5 +228,5 @@ def read_within(answer: HTTPResponse, largest: int) -> bytes:
     if good and count > limit:
         raise RequestError("refused", f"the answer has more than {limit} bytes")
     if good and answer.length:
-        raise RequestError("broken", f"{count} bytes came, and {answer.length} more were announced")
+        raise RequestError("broken", f"{count} bytes were received, and {answer.length} more were announced")
     return b"".join(pieces)[:limit]

@@ -131,7 +131,7 @@ def _acquire(path: Path, busy: str | None, until: float) -> int | None:
                 time.sleep(_AGAIN_SECONDS)
                 continue
             raise DataError(
-                f"{busy}: {owner or 'its process is not known'}. Wait for it, or name another place."
+                f"{busy}: {owner or 'its process is unknown'}. Wait for it, or name another place."
             ) from None
         except BaseException:
             os.close(opened)

@@ -175,7 +175,8 @@ class Cluster(Workers):
             first = str(error).strip().split("\n")[0]
             raise ClusterError(
                 f"The cluster could not finish a task in {_TRIES + 1} attempts: {type(error).__name__}: {first} "
-                "Are its machines short of memory, or going away? What is finished on disk is used again next time."
+                "Are its machines short of memory, or shutting down? Finished work is on disk and will be reused next "
+                "time."
             ) from None
 
     def _wait(self, reference: Any) -> None:
@@ -183,7 +184,7 @@ class Cluster(Workers):
         with self._connected():
             while not self._ray.wait([reference], timeout=_PULSE, fetch_local=False)[0]:
                 if self._given_up.is_set():
-                    raise ClusterError("Given up, because something else failed.")
+                    raise ClusterError("Canceled because another task failed.")
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[None]:
@@ -195,7 +196,7 @@ class Cluster(Workers):
                 raise
             raise _LostError(
                 f"{self.address}: the connection to the cluster was lost ({_why(error).rstrip('.')}). "
-                "Start again: what is finished on disk is used again."
+                "Start again: finished work is on disk and will be reused."
             ) from None
 
     def _is_disconnected(self, error: Exception) -> bool:
@@ -227,7 +228,7 @@ class Cluster(Workers):
         if self.address != AUTO:
             _must_answer(self.address)
         if self._ray.is_initialized():
-            raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
+            raise ClusterError("Ray is already running in this process; end it with ray.shutdown() first.")
         options: Any = {"address": self.address, "log_to_driver": False, "logging_level": "CRITICAL"}
         if self.address == AUTO:
             self._inside.enter_context(environment(**dict.fromkeys(_FOREIGN)))
@@ -260,7 +261,7 @@ class Cluster(Workers):
         """Raise ClusterError for a cluster without workers, or with another version of querywise."""
         cores = int(self._ray.cluster_resources().get("CPU", 0))
         if cores < 1:
-            raise ClusterError(f"{self.address}: the cluster has no cores to work with. Start a node of it.")
+            raise ClusterError(f"{self.address}: the cluster has no cores to work with. Start a node.")
         self._limit = _AHEAD * cores
         ours = version("querywise")
         theirs = next((each for each in self._versions() if each != ours), ours)

@@ -155,7 +155,8 @@ def resuming(
         if not store.used:
             raise
         raise DataError(
-            f"{folder}: what was kept there does not fit this training ({type(error).__name__}: {error}). Remove the "
+            f"{folder}: the saved work there does not match this training ({type(error).__name__}: {error}). Remove "
+            "the "
             "folder, and run the command again."
         ) from error
     finally:

@@ -86,7 +86,7 @@ class Scaling:
         rows, centre, square, faint = functools.reduce(Moments.beside, parts)
         if faint.any():
             raise DataError(
-                f"Column {np.argmax(faint) + 1} varies by less than 1e-140, too little to be put on a scale. Multiply "
+                f"Column {np.argmax(faint) + 1} varies by less than 1e-140, too little to be scaled. Multiply "
                 "it by a constant."
             )
         spread = np.sqrt(square / max(rows, 1))

@@ -73,7 +73,7 @@ def ask_again(
             raise kind(f"{where}: {said}. {advice(answer.status, key)}")
         pause = max(pause, answer.wait)
     raise DataError(
-        f"{where}: no answer in {tried} attempt{'s' if tried > 1 else ''} ({said}). What was answered before is kept; "
+        f"{where}: no answer in {tried} attempt{'s' if tried > 1 else ''} ({said}). Answers received before are kept; "
         "try again later."
     )
 

@@ -287,7 +287,7 @@ class Part:
         if part is None or not plays(part.kind, self.role):
             raise WrongValueError(f"{where} is {described(value)}; expected a {self.role.__name__}")
         if self.fitted and not part.fitted:
-            raise WrongValueError(f"{where} is a {part.kind.__name__} that has learned nothing")
+            raise WrongValueError(f"{where} is a {part.kind.__name__} that is not fitted")
         ties = {} if self.sizes is None else {"features": "features", **self.sizes}
         for name, size in ties.items():
             if name in part.sizes:

@@ -156,7 +156,7 @@ def _repeated(ids: Sequence[str], where: str, inside: str) -> RequestDataError:
             break
         seen[name] = place
     return RequestDataError(
-        f"Id {name!r} is also that of {where.format(seen[name])}; every document needs an id of its own.",
+        f"Id {name!r} is also that of {where.format(seen[name])}; every document needs a unique id.",
         f"{where.format(place)}{inside}",
     )
 

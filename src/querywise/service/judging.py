@@ -100,7 +100,9 @@ class JudgementFile:
         """Keep a grade, which takes the place of the one before; None removes it. How many grades there are now."""
         for name in (query.id, document):
             if not name or re.search(r"\s", name) or not name.isprintable():
-                raise ApiError(422, "no_id", f"{name!r} cannot stand in TREC qrels: it is empty or has a space in it.")
+                raise ApiError(
+                    422, "no_id", f"{name!r} cannot be written to TREC qrels: it is empty or has a space in it."
+                )
         if grade is not None and not 0 <= grade <= self.highest:
             raise ApiError(422, "no_grade", f"Grade {grade} is not one of 0 to {self.highest}.", "grade")
         with self._alone():

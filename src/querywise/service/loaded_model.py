@@ -275,7 +275,7 @@ class LoadedModel:
         for name, own in (request.runs or {}).items():
             wrong = next((document for document, score in own.items() if not math.isfinite(score)), None)
             if wrong is not None:
-                raise RequestDataError(f"The score of document {wrong!r} is no finite number.", f"runs.{name}")
+                raise RequestDataError(f"The score of document {wrong!r} is not a finite number.", f"runs.{name}")
         self.check_queries([request.query])
         table = query_table((request.query.id or "0",), [request.query])
         answer = answer_to_query(self.ranker, table, request.runs)
@@ -425,7 +425,7 @@ def _check_given(itself: Answer, request: RouteRequest) -> None:
     lacking = next((each for each in by if given[each] is None), None)
     if lacking is not None and query.class_ not in itself.place.classes:
         raise RequestDataError(
-            f"This model goes by the query's {' and '.join(by)}; its {lacking} "
+            f"This model routes on the query's {' and '.join(by)}; its {lacking} "
             f"{'was' if lacking in ('text', 'vector') else 'were'} not given.",
             "documents" if lacking == "documents" else f"query.{lacking}",
         )

@@ -91,7 +91,7 @@ class Lookup:
                 raise DataError(
                     f"The index gives {len(made)} features ({made[0]} …); the model was trained on {count}"
                     + (f" ({names[0]} …)" if names else "")
-                    + ". Serve a model that was fitted on features of this index's kind (`querywise features`)."
+                    + ". Serve a model that was fitted on features of this kind of index (`querywise features`)."
                 )
             require_language(self.index, model.manifest.notes, "The model")
             self._check_embedder(model)
@@ -268,13 +268,13 @@ class Lookup:
     def to_judge(self, query_id: str | None, text: str | None) -> KnownQuery:
         """The query that judgements are kept for: a judged one, or the text of a search, known under an id or not."""
         if (query_id is None) == (text is None):
-            raise RequestDataError("Give either id, of a judged query, or text, that of a search.", "query")
+            raise RequestDataError("Give either the id of a judged query or the text of a search.", "query")
         if query_id is not None:
             if query_id not in self._judged_places:
                 raise RequestDataError(f"No judged query has the id {query_id!r}.", "query.id")
             return self.query(query_id)
         if self.index is None or text is None or not text.strip():
-            raise RequestDataError("There is no text, or no index that it was searched in.", "query.text")
+            raise RequestDataError("There is no text, or no index to search it in.", "query.text")
         known = self._ids_by_text.get(plain(text))
         return KnownQuery(id_of_text(text), " ".join(text.split())) if known is None else self.query(known)
 
@@ -284,13 +284,15 @@ class Lookup:
             return
         place, judged = self._judged_places.get(query_id), self.judged
         if judged is not None and judged.candidates.document_ids is None and self.index is None:
-            raise RequestDataError("The documents of the judged queries have no ids to judge them by.", "document")
+            raise RequestDataError(
+                "The documents of the judged queries have no ids, so they cannot be judged.", "document"
+            )
         if place is None or judged is None or judged.candidates.document_ids is None:
             own: tuple[str, ...] = ()
         else:
             own = judged.candidates.document_ids[judged.candidates.rows(place)]
         if document not in own:
-            raise RequestDataError(f"There is no document {document!r} to be found for this query.", "document")
+            raise RequestDataError(f"There is no document {document!r} for this query.", "document")
 
     def queries(self, like: str, limit: int) -> list[KnownQuery]:
         """Judged queries whose id or text contains `like`, in any case."""

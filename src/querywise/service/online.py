@@ -77,9 +77,11 @@ class Online:
         """Refuse two models that do not take the same features."""
         if self.against is not None and not self._are_alike(model, self.against.current):
             raise DataError(
-                f"against={str(self.against.folder)!r}: this model does not take the features of the one it is "
-                f"compared with: {self.against.current.manifest.feature_count} and {model.manifest.feature_count}, or "
-                "with other names or missing values. Fit both on features of one kind.",
+                f"against={str(self.against.folder)!r}: the features of this model are not those of the model that it "
+                "is "
+                f"compared with: they differ in number ({self.against.current.manifest.feature_count} and "
+                f"{model.manifest.feature_count}), names or missing values. "
+                "Fit both on the same kind of features.",
                 arguments=("against",),
             )
 

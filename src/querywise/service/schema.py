@@ -603,7 +603,7 @@ class ModelResponse(Struct):
 
 
 class Problem(Struct):
-    """What went wrong, in words; `where` is the place in the request."""
+    """What went wrong, in words; `where` is the location in the request."""
 
     code: str
     message: str

@@ -89,11 +89,12 @@ def class_named(name: Json) -> type:
     if not isinstance(name, str):
         raise WrongValueError("an object does not say its class")
     if name in REMOVED:
-        raise ModelFileError(f"The model is a {name}, which is no longer there: {REMOVED[name]}")
+        raise ModelFileError(f"The model is a {name}, which was removed: {REMOVED[name]}")
     kind = _class(current(name))
     if kind is None:
         raise ModelFileError(
-            f"The model is a {name[:100]!r}, which this version does not know. Use the querywise that wrote it, or fit "
+            f"The model is a {name[:100]!r}, which this version does not know. Use the querywise version that wrote "
+            "it, or fit "
             "the model anew."
         )
     package: Package | None = getattr(kind, "package", None)

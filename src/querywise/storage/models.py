@@ -55,7 +55,7 @@ _MOST_OBJECTS, _MOST_NAMES = 1_000_000, 1_000_000
 _LONGEST_HEADER = 100_000_000  # bytes; the limit of safetensors
 _SIZES = {1: ("BOOL", "U8", "I8"), 2: ("U16", "I16", "F16"), 4: ("U32", "I32", "F32"), 8: ("U64", "I64", "F64")}
 _BYTES = {kind: size for size, kinds in _SIZES.items() for kind in kinds}  # of one number of each type
-AGAIN = "Copy the folder again, or fit the model anew."
+AGAIN = "Copy the folder again, or fit the model again."
 
 _LIBRARIES = ("numpy", "scipy", "lightgbm")
 _SAFE_SECONDS = 3600.0  # without file locks, another process may be about to reference a file younger than this
@@ -179,15 +179,15 @@ def read_body(path: Path) -> Body:
     if found.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
             f"{manifest}: format version {found.get('format_version')!r}; this querywise reads version "
-            f"{FORMAT_VERSION}. Use the querywise that wrote it, or fit the model anew."
+            f"{FORMAT_VERSION}. Use the querywise version that wrote it, or fit the model again."
         )
     if not is_sealed(found):
-        raise ModelFileError(f"{manifest}: damaged or edited by hand (its checksum does not fit). Fit the model anew.")
+        raise ModelFileError(f"{manifest}: damaged or edited by hand (its checksum does not fit). Fit the model again.")
     del found["sha256"]
     body: Body = found  # type: ignore[assignment]  # as it was signed
     wrong = _what_is_wrong(body)
     if wrong is not None:
-        raise ModelFileError(f"{manifest}: not the manifest of a querywise model: {wrong}. Fit the model anew.")
+        raise ModelFileError(f"{manifest}: not the manifest of a querywise model: {wrong}. Fit the model again.")
     return body
 
 
@@ -420,11 +420,11 @@ def _read(path: Path) -> Any:
     ranker, features = decoded(body["ranker"], arrays, path), body["features"]
     names = None if features["names"] is None else tuple(features["names"])
     if _features(ranker) != (features["count"], names):
-        raise ModelFileError(f"{path}: the model has other features than its manifest says. Fit the model anew.")
+        raise ModelFileError(f"{path}: the model's features are not those of its manifest. Fit the model again.")
     if policy_of(ranker) != body["missing"]:
         raise ModelFileError(
             f"{path}: the manifest says that missing values are treated as {body['missing']!r}, the model "
-            f"{policy_of(ranker)!r}. Fit the model anew."
+            f"{policy_of(ranker)!r}. Fit the model again."
         )
     return ranker
 
@@ -437,7 +437,7 @@ def decoded(value: Json, arrays: Arrays, path: Path) -> Ranker | QueryAdapter:
         raise
     except Exception as error:  # noqa: BLE001 - a manifest written to do harm could raise anything
         said = error if isinstance(error, WrongValueError) else repr(error)
-        raise ModelFileError(f"{path}: the manifest does not describe a model: {said}. Fit the model anew.") from None
+        raise ModelFileError(f"{path}: the manifest does not describe a model: {said}. Fit the model again.") from None
 
 
 @contextlib.contextmanager

@@ -112,7 +112,7 @@ def checked_name(kind: type, where: str) -> str:
     if name is None:
         raise DataError(
             f"A {kind.__name__} cannot be saved ({where} is one): a model folder names classes of querywise "
-            "alone, so that loading one executes nothing of anybody else's."
+            "alone, so that loading one executes no other code."
         )
     return name
 
@@ -162,7 +162,7 @@ class _Reader:
         if isinstance(value, dict):
             return self._object(value, depth) if len(value) != 1 else self._marked(*value.items(), depth=depth)
         if isinstance(value, list):
-            raise WrongValueError("there is a list that does not say what it is")
+            raise WrongValueError("a list does not state its type")
         if isinstance(value, float) and not math.isfinite(value):
             raise WrongValueError(f"there is a number {value}")
         if isinstance(value, int) and abs(value) > LARGEST:
@@ -211,7 +211,7 @@ class _Reader:
             raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
         number = value.get("number")
         if {*value} != {*_ENTRIES} or isinstance(number, bool) or not isinstance(number, int) or number in self._made:
-            raise WrongValueError(f"the {name} has no number of its own, or more than is known")
+            raise WrongValueError(f"the {name} has no valid number")
         known = Known(kind, self.known)
         arguments = {each: self.decode(item, depth + 1) for each, item in given.items()}
         for each, check in signature.items():
@@ -260,11 +260,11 @@ def _sparse(data: Any, indices: Any, pointers: Any, shape: Any) -> csr_array:
     if not all(isinstance(each, np.ndarray) and each.ndim == 1 for each in parts):
         raise WrongValueError("a sparse matrix is not made of rows of numbers")
     if any(each.dtype not in (np.int32, np.int64) for each in parts[1:]) or len(shape) != 2 or shape.min() < 0:
-        raise WrongValueError("a sparse matrix has places that are not whole numbers")
+        raise WrongValueError("a sparse matrix has indices that are not whole numbers")
     if len(pointers) - 1 != shape[0] or pointers[0] != 0 or np.any(np.diff(pointers) < 0):
         raise WrongValueError("the rows of a sparse matrix do not follow each other")
     if not pointers[-1] == len(indices) == len(data):
-        raise WrongValueError("a sparse matrix has another number of entries than it says")
+        raise WrongValueError("a sparse matrix's stated number of entries is wrong")
     if len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]:
         raise WrongValueError("a sparse matrix has an entry in a column that it does not have")
     return csr_array((data, indices, pointers), shape=tuple(shape.tolist()))

@@ -18,7 +18,7 @@ def promote(model: Path, over: Path) -> str:
     whole.
     """
     if model.resolve() == over.resolve():
-        raise DataError(f"{model}: this model is in place already.", arguments=("over",))
+        raise DataError(f"{model}: this model is already in place.", arguments=("over",))
     load_ranker(model)  # raises an error if it is damaged
     check_model_folder(over)
     refuse_link(before(over))
@@ -33,7 +33,7 @@ def put_back(over: Path) -> str:
     other = before(over)
     refuse_link(other)
     if not (other / MANIFEST).exists():
-        raise ModelFileError(f"{other}: there is no model from before. `querywise promote` keeps the one it replaces.")
+        raise ModelFileError(f"{other}: there is no previous model. `querywise promote` keeps the one it replaces.")
     load_ranker(other)
     present = read_stored(over)
     put_stored(over, read_stored(other))

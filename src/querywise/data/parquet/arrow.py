@@ -63,7 +63,7 @@ def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice],
                 out.write_table(pa.Table.from_arrays(arrays, schema=schema))
     except UnicodeEncodeError as error:
         raise DataError(
-            f"{error.object!r:.60} cannot be written as UTF-8 text; an id or name has half a character."
+            f"{error.object!r:.60} cannot be written as UTF-8 text; an id or name has half of a surrogate pair."
         ) from None
     with open(path, "rb") as written:
         os.fsync(written.fileno())
@@ -152,7 +152,9 @@ def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
         raise DataError(f"{path}: column {name} holds {column.type}; expected text.")
     if column.null_count:
         row = column.is_null().to_numpy().argmax() + 1
-        raise DataError(f"{path}: row {row} has nothing in column {name}; give every row one, or leave the column out.")
+        raise DataError(
+            f"{path}: row {row} has no value in column {name}; give every row one, or leave the column out."
+        )
     found: list[str] = []
     for numbers, values in distinct_values(column) or []:  # so that equal texts are one object
         found += [values[number] for number in numbers.tolist()]
@@ -381,7 +383,7 @@ def require_room_for_all(folder: Path, rows: int, features: int) -> None:
     memory, size = workers().memory, 8 * rows * features
     if memory is not None and 2 * size + ITSELF > memory:
         raise DataError(
-            f"{folder}: what is asked for needs all {rows} documents in memory at once, {size / 1e9:.1f} GB; "
+            f"{folder}: this operation needs all {rows} documents in memory at once, {size / 1e9:.1f} GB; "
             f"{memory / 1e9:.1f} GB are allowed. ranksvm, single and the knn-offline methods go shard by shard."
         )
 
@@ -410,8 +412,8 @@ def unpacked_bytes(path: Path, file: BinaryIO, column: Arrow) -> int:
             place, total = place + length + said[_PACKED], total + said[_UNPACKED]
     except (KeyError, ValueError):
         raise DataError(
-            f"{path}: this Parquet file is damaged (the pages of column {column.path_in_schema} are not where, or not "
-            "what, its footer says)."
+            f"{path}: this Parquet file is damaged (the pages of column {column.path_in_schema} do not match its "
+            "footer)."
         ) from None
     return total
 

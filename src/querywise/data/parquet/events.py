@@ -56,7 +56,7 @@ def write_events(records: Iterator[Mapping[str, Json]], out: Path) -> None:
 def _row(record: Mapping[str, Json]) -> dict[str, str]:
     known = all(isinstance(value, str) if name in _TEXTS else name in _PARTS for name, value in record.items())
     if not known or None in record.values():
-        raise DataError(f"{json.dumps(record)[:60]} has more in it than the columns of a log.")
+        raise DataError(f"{json.dumps(record)[:60]} has more fields than a log has columns.")
     return {
         name: value if name in _TEXTS and isinstance(value, str) else json.dumps(value, separators=(",", ":"))
         for name, value in record.items()

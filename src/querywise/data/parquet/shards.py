@@ -108,7 +108,7 @@ def _told_if_replaced(*files: ShardFile) -> Iterator[None]:
         if set(files) <= set(others):
             raise
         raise DataError(
-            f"{files[0].folder}: the shards were replaced by others while they were read. Start anew."
+            f"{files[0].folder}: the shards were replaced by others while they were read. Start again."
         ) from None
 
 
@@ -118,12 +118,12 @@ def query_data(folder: Path, checksum: str | None) -> Path | None:
     if checksum is None:
         return path if path.is_file() else None  # added later
     if not path.is_file():
-        raise DataError(f"{path}: the query data is missing; {MANIFEST} lists it. Fetch it, or convert the data anew.")
+        raise DataError(f"{path}: the query data is missing; {MANIFEST} lists it. Fetch it, or convert the data again.")
     stat = path.stat()
     if _checksum_then(path, stat.st_size, stat.st_mtime_ns) != checksum:
         raise DataError(
             f"{path}: damaged, or changed since it was written with the shards: its SHA-256 is not that of {MANIFEST}. "
-            "Fetch it again, or convert the data anew."
+            "Fetch it again, or convert the data again."
         )
     return path
 
@@ -141,14 +141,14 @@ class OpenedShard:
         self._file, self._path = file, file.path
         if not self._path.is_file():
             raise DataError(
-                f"{self._path}: this shard is missing; {MANIFEST} lists it. Fetch it again, or convert the data anew. "
+                f"{self._path}: this shard is missing; {MANIFEST} lists it. Fetch it again, or convert the data again. "
                 f"(Looked for on {socket.gethostname()}: all machines of a cluster must find it under this path.)"
             )
         found = checksum_of(self._path)
         if found != file.checksum:
             raise DataError(
                 f"{self._path}: this shard is damaged: its SHA-256 is {found[:12]}…, and {MANIFEST} says "
-                f"{file.checksum[:12]}…. Fetch it again, or convert the data anew."
+                f"{file.checksum[:12]}…. Fetch it again, or convert the data again."
             )
         self._parquet = open_parquet(self._path, coded=True)
         names = self._parquet.schema_arrow.names
@@ -198,7 +198,7 @@ class OpenedShard:
         column = table.column(name)
         if column.null_count:
             row = before + column.is_null().to_numpy().argmax() + 1
-            raise DataError(f"{self._path}: row {row} has nothing in column {name}; every value must be given.")
+            raise DataError(f"{self._path}: row {row} has no value in column {name}; every value must be given.")
         return to_numpy(column.cast(kind))
 
     def _queries(self, table: Any) -> tuple[tuple[str, ...], Ints]:
@@ -213,7 +213,7 @@ class OpenedShard:
         )
         query_ids = tuple(ids[code] for code in codes[begins].tolist())
         if len(ids) != len(query_ids):
-            raise DataError(f"{self._path}: the rows of query {first_repeated(query_ids)!r} do not stand together.")
+            raise DataError(f"{self._path}: the rows of query {first_repeated(query_ids)!r} are not consecutive.")
         return query_ids, np.append(begins, len(codes))
 
 
@@ -424,7 +424,7 @@ def open_shards(folder: PathLike) -> Shards:
         if said["version"] > VERSION:
             raise DataError(
                 f"{path}: these shards are of version {said['version']}, and this querywise reads versions up to "
-                f"{VERSION}. Install a newer querywise, or convert the data anew."
+                f"{VERSION}. Install a newer querywise, or convert the data again."
             )
         shards = _from_manifest(root, said)
         if (said["version"] > 1 or SEAL in said) and not is_sealed(said):  # other programs may write version 1
@@ -433,15 +433,15 @@ def open_shards(folder: PathLike) -> Shards:
     except DataError:
         raise
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        why = f"it says nothing of {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"{path}: the manifest is damaged: {why}. Convert the data anew.") from None
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{path}: the manifest is damaged: {why}. Convert the data again.") from None
 
 
 def _from_manifest(root: Path, said: Any) -> Shards:
     names = None if said["features"] is None else tuple(said["features"])
     count = _count(said["feature_count"], "feature_count")
     if names is not None and (len(names) != count or not all(isinstance(name, str) for name in names)):
-        raise ValueError(f"it names {len(names)} features and says there are {count}")
+        raise ValueError(f"it names {len(names)} features and states {count}")
     known = said["queries_sha256"] if said["version"] > 1 else None
     judged = said["judgements_sha256"] if said["version"] > 2 else None
     for name, checksum in (("queries_sha256", known), ("judgements_sha256", judged)):
@@ -459,7 +459,8 @@ def _from_manifest(root: Path, said: Any) -> Shards:
     shards = Shards(root, tuple(files), count, names, judged)
     if not files or (said["rows"], said["queries"]) != (shards.rows, len(shards)):
         raise ValueError(
-            f"it says {said['rows']} rows of {said['queries']} queries; its shards have {shards.rows} of {len(shards)}"
+            f"it states {said['rows']} rows of {said['queries']} queries; its shards have {shards.rows} of "
+            f"{len(shards)}"
         )
     if len({file.name for file in files}) != len(files):
         raise ValueError("it lists a shard twice")

@@ -66,11 +66,11 @@ def read_grades(folder: Path, checksum: str) -> Grades:
     """Return the judgments of all queries, verified against the manifest's checksum."""
     path = folder / JUDGEMENTS
     if not path.is_file():
-        raise DataError(f"{path}: the judgements are missing; the manifest lists them. Convert the data anew.")
+        raise DataError(f"{path}: the judgements are missing; the manifest lists them. Convert the data again.")
     if checksum_of(path) != checksum:
         raise DataError(
             f"{path}: damaged, or changed since it was written with the shards: its SHA-256 is not the manifest's. "
-            "Fetch it again, or convert the data anew."
+            "Fetch it again, or convert the data again."
         )
     pa, _ = arrow()
     file = open_parquet(path, coded=True)
@@ -79,7 +79,7 @@ def read_grades(folder: Path, checksum: str) -> Grades:
         table = checked(file.read(columns=list(_COLUMNS), use_threads=False))
         values = table.column("grade").cast(pa.int64())
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise DataError(f"{path}: the judgements cannot be read ({error}). Convert the data anew.") from None
+        raise DataError(f"{path}: the judgements cannot be read ({error}). Convert the data again.") from None
     queries, documents = ids_of(path, table, "query"), ids_of(path, table, "document")
     if queries is None or documents is None or values.null_count:
         raise DataError(f"{path}: expected the columns query, document and grade; found {file.schema_arrow.names}.")
@@ -313,7 +313,7 @@ def _log(path: Path, named: Set[str | None], ids: Set[str | None]) -> Arrow:
     names = file.schema_arrow.names
     repeated = first_repeated(names)
     if repeated is not None:
-        raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
+        raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a unique name.")
     plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # neither lists nor records
     used = _used(file, named)
     table = _read(path, file, used)

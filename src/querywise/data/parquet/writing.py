@@ -170,7 +170,7 @@ class Fitting:
             )
         if names != self.names:
             raise DataError(
-                f"{name} has other feature names than {self._parts[0]}. All need the same ones, in one order."
+                f"{name} has different feature names from {self._parts[0]}. All need the same ones, in the same order."
             )
         for query_id in candidates.query_ids:
             home = self._homes.setdefault(query_id, len(self._parts) - 1)
@@ -193,7 +193,7 @@ class Fitting:
         if self._parts and (part.missed is None) == bool(self._judged):
             one, other = (self._parts[0], name) if part.missed is None else (name, self._parts[0])
             raise DataError(
-                f"Of {one} all that was judged is known, of {other} only the labels of its candidates. Give the "
+                f"{one} has all judgments, {other} only the labels of its candidates.  Give the "
                 "judgements of all of them (a .qrels file beside every file), or of none."
             )
         if part.missed is not None:
@@ -216,7 +216,7 @@ class Fitting:
             return None
         odd = next((each for each in table.ids if not each.strip() or not each.isprintable()), None)
         if odd is not None:
-            raise DataError(f"Query id {odd!r} cannot stand in {QUERIES}: it is empty or cannot be printed.")
+            raise DataError(f"Query id {odd!r} cannot be written to {QUERIES}: it is empty or cannot be printed.")
         return table
 
     def _with_groups(self, table: QueryTable, tables: Sequence[QueryTable]) -> QueryTable:
@@ -235,7 +235,7 @@ def _refuse_names(names: tuple[str, ...] | None) -> None:
                 f"({', '.join(COLUMNS)}). Rename the feature."
             )
     if (repeated := first_repeated(names or ())) is not None:
-        raise DataError(f"Two features are called {repeated!r}; every feature needs a name of its own.")
+        raise DataError(f"Two features are called {repeated!r}; every feature needs a unique name.")
 
 
 def by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:

@@ -42,7 +42,7 @@ class Elasticsearch(Engine):
         bulk = "\n".join(lines) + "\n"
         done = self.server.ask("POST", f"{self.name}/_bulk?refresh=true", bulk, "application/x-ndjson")
         if done.get("errors"):
-            raise EngineError(f"Some documents were not taken: {json.dumps(done)[:500]}")
+            raise EngineError(f"Some documents were not indexed: {json.dumps(done)[:500]}")
         features = [self._number(f"{sign}{i}") for i in width for sign in ("plus", "minus")]
         features += [self._difference(feature, i) for i, feature in enumerate(self.features)]
         with contextlib.suppress(EngineError):

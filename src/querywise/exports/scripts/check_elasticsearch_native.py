@@ -38,7 +38,7 @@ class ElasticsearchNative(Engine):
         bulk = "\n".join(lines) + "\n"
         done = self.server.ask("POST", f"{self.name}/_bulk?refresh=true", bulk, "application/x-ndjson")
         if done.get("errors"):
-            raise EngineError(f"Some documents were not taken: {json.dumps(done)[:500]}")
+            raise EngineError(f"Some documents were not indexed: {json.dumps(done)[:500]}")
         extractors = [self._number(place, name) for place, name in enumerate(self.features)]
         config = {"learning_to_rank": {"feature_extractors": extractors}}
         for model, file in models.items():
@@ -92,7 +92,7 @@ def require_version(server: Server) -> None:
     if about.get("build_flavor") != "serverless" and (int(found[1]), int(found[2])) < SINCE:
         raise EngineError(
             f"{server.url} is Elasticsearch {number}; its own learning_to_rank takes these models from version "
-            f"{SINCE[0]}.{SINCE[1]} on. Bring it to a later version, or export for its plugin: --to elasticsearch."
+            f"{SINCE[0]}.{SINCE[1]} on. Upgrade it, or export for its plugin: --to elasticsearch."
         )
 
 

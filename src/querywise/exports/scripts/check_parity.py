@@ -1,7 +1,8 @@
 """Compare an engine's scores of the documents in parity.jsonl with the scores there, for every exported model.
 
 Everything it puts into the engine has a name that begins with NAME-parity, or as --name says, and is removed again.
-What has such a name already is left alone: the check says so and stops. Only Python's standard library is needed.
+If something already has such a name, it is left unchanged: the check reports it and stops. Only Python's standard
+library is needed.
 
 With --log NAME, an index or collection that is searched today, it also has the uploaded features computed for the
 documents of parity.jsonl that came with an id and the words of their query, and compares the values with those the
@@ -151,8 +152,8 @@ def reading(server: Server) -> Iterator[None]:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
         if not server.last:
-            raise EngineError(f"{HERE}: a file of the export is not as it was written ({error!r}).") from None
-        raise EngineError(f"The engine's answer has not what was asked for: {server.last}") from None
+            raise EngineError(f"{HERE}: a file of the export was changed ({error!r}).") from None
+        raise EngineError(f"The engine's answer lacks what was requested: {server.last}") from None
 
 
 def name_is_taken(what: str, how: str) -> EngineError:
@@ -315,7 +316,7 @@ def check(given: argparse.Namespace, connect: Connect) -> int:
     models = {model["name"]: HERE / model["file"] for model in export["models"]}
     name = given.name or f"{export['name']}-parity"
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-        raise EngineError(f"--name {name}: expected small letters, digits, - and _, a letter first.")
+        raise EngineError(f"--name {name}: expected lowercase letters, digits, - and _, a letter first.")
     server = server_at(given)
     engine = connect(server, export, name, given.collection)
     left: list[str] = []

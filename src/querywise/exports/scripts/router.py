@@ -1,11 +1,11 @@
 """Which model answers a query, and the request to the engine that ranks by it.
 
-Made to be changed: `first_stage` is your application's present query, WINDOW the number of its best documents that are
+Edit this file: `first_stage` is your application's current query, WINDOW the number of its best documents that are
 reranked. It needs querywise, and the folder it is in.
 
-    python router.py "jaguar"                           the request, where routing goes by the query's text
+    python router.py "jaguar"                           the request, if routing depends on the query's text
     python router.py "jaguar" --class navigational      or by its class
-    python router.py "jaguar" --columns '{"clicks": 3}' or by columns of its own
+    python router.py "jaguar" --columns '{"clicks": 3}' or on its columns
     python router.py "jaguar" --vector '[0.1, 0.2]'     or by its vector
     python router.py "jaguar" --first                   the first of two requests, where it goes by documents
     python router.py "jaguar" --answer answer.json      the second, given the engine's answer to the first

@@ -26,8 +26,8 @@ class Upload(ABC):
     """The parts of an export in an engine. Each engine has its own subclass.
 
     Attributes:
-        there: A sentence, without its full stop, for what an upload leaves in the engine.
-        gone: A sentence for what was removed.
+        there: A sentence, without its period, for the result of an upload.
+        gone: A sentence for the result of a removal.
         total: The number of things uploaded to an engine that has none of them.
         definitions: How each feature is computed.
         fill_in: The file with fields to fill in, and what to do then.
@@ -135,11 +135,11 @@ def refuse_numbers(
     wrong = {name: field for name, fields in searched.items() for field in fields if field in numbers}
     if wrong:
         named = listed([f"{name} (field {field})" for name, field in wrong.items()])
-        raise EngineError(f"A query of words on a field of numbers: {named}. Nothing was uploaded. {instead}")
+        raise EngineError(f"A text query on a numeric field: {named}. Nothing was uploaded. {instead}")
 
 
 def listed(names: list[str]) -> str:
-    """Join the first names, and how many more there are."""
+    """Join the first few names, and say how many more there are."""
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
@@ -154,8 +154,8 @@ def upload(work: Upload) -> str:
         work.finish()
     except EngineError as error:
         raise EngineError(
-            f"{error}\n{done} of {len(absent)} things to upload are there now. Models in service were not touched, and "
-            "the new ones are not in service before the router of this folder is: run upload.py again to go on."
+            f"{error}\n{done} of {len(absent)} items were uploaded. Models in service were not changed, and "
+            "the new ones are used only once this folder's router is deployed. Run upload.py again to continue."
         ) from None
     kept = work.total - len(absent)
     return f"{work.there}{f' ({kept} of them were there before)' if kept else ''}."

@@ -49,7 +49,7 @@ class ToElasticsearch(Upload):
             if re.search("no handler found|invalid_index_name|Invalid index name", str(error)):
                 raise EngineError(
                     f"{self.server.url} has no Learning to Rank plugin, or not on this node: install the release made "
-                    f"for version {self._version()} on every node, and start them anew."
+                    f"for version {self._version()} on every node, and restart them."
                 ) from None
             raise self.explained(error) from None
 

@@ -34,8 +34,8 @@ class AdaRank(WeightedSum):
         rounds: the maximum number of rounds. With a validation set, the rounds up to the best one are kept.
         measure: the boosted measure: `map`, `ndcg` or `ndcg@k`.
         repeat: as in the paper, a feature may be chosen again, and training stops when a round changes the measure of
-            no query; as the best feature is often chosen twice running, that is soon. Otherwise each feature is chosen
-            at most once.
+            no query, which happens early, since the best feature is often chosen twice in a row. Otherwise each feature
+            is chosen at most once.
         scale: features are standardized inside, or not (`none`).
         patience: training stops when the measure has not improved on the validation set for this many rounds.
 
@@ -80,7 +80,7 @@ class AdaRank(WeightedSum):
         return self
 
     def local(self, everyone: Learner, /) -> AdaRank:
-        """Return the learner of local models: with at most as many rounds as the global model has."""
+        """Return the learner of local models, with at most as many rounds as the global model."""
         assert isinstance(everyone, AdaRank), "the global model of this learner"
         few = unfitted(self)
         few.rounds = max(everyone.round_count_, 1)

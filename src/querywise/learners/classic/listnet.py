@@ -115,7 +115,7 @@ class _Lists:
         curvature = self.curvature(weights)
         if not (np.isfinite(curvature).all() and np.isfinite(gradient).all()):
             raise SolverError(
-                "ListNet's loss is not a number: features are too large. Take scale='standard', or divide them."
+                "ListNet's loss is not a number: features are too large. Set scale='standard', or divide them."
             )
         try:
             step = -cho_solve(cho_factor(curvature, overwrite_a=True), gradient)

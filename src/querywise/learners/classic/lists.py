@@ -121,7 +121,7 @@ def _highest_grades(data: Judged) -> Floats:
 def check_worth(measure: str) -> None:
     """Raise DataError for a measure other than `map`, `ndcg` and `ndcg@k`."""
     if not isinstance(measure, str) or find_measure(measure).function not in (average_precision, ndcg):
-        raise DataError(f"measure={measure!r} cannot be learned by. Known: map, ndcg or ndcg@k.")
+        raise DataError(f"measure={measure!r} cannot be optimized. Known: map, ndcg or ndcg@k.")
 
 
 class BestRound:

@@ -82,7 +82,7 @@ class RankBoost(OneModel):
         return self
 
     def local(self, everyone: Learner, /) -> RankBoost:
-        """Return the learner of local models: with as many stumps as the global model has."""
+        """Return the learner of local models, with as many stumps as the global model."""
         assert isinstance(everyone, RankBoost), "the global model of this learner"
         few = unfitted(self)
         few.rounds = max(everyone.round_count_, 1)

@@ -73,7 +73,7 @@ class AnchorRow(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A row of V as a multiple of an anchor's row plus the remaining queries, with the difference of each."""
+    """A row of V written as a multiple of an anchor's row plus a difference for each remaining query."""
 
     anchor: int
     times: float

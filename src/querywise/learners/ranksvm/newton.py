@@ -118,7 +118,7 @@ class _Objective:
         curvature[np.diag_indices_from(curvature)] += self.ridge.strength
         if not (np.isfinite(curvature).all() and np.isfinite(point.gradient).all()):
             raise SolverError(
-                "The ranking SVM's loss is not a number: features are too large. Take scale='standard', or divide them."
+                "The ranking SVM's loss is not a number: features are too large. Set scale='standard', or divide them."
             )
         try:
             factor: tuple[Floats, bool] = cho_factor(curvature, overwrite_a=True)
@@ -231,7 +231,8 @@ def minimise(
     if not gap <= max(tolerance, _ROUNDING) * here.value:
         raise SolverError(
             f"The ranking SVM stopped up to {gap:.1e} above its minimum of about {here.value:.3g}; a relative gap of "
-            f"{tolerance:g} was asked for. Raise l2 ({ridge.l2:g}), or leave scale='standard' to have features alike."
+            f"{tolerance:g} was required. Raise l2 ({ridge.l2:g}), or leave scale='standard' so that features have "
+            "the same scale."
         )
     return Optimum(here.weights, here.value, gap, here.states)
 

@@ -156,7 +156,7 @@ class RankSVM(WeightedSum):
         if not (is_finite_number(self.l2) and self.l2 > 0):
             raise DataError(f"RankSVM(l2={self.l2}) must be a positive number.")
         if self.prior == "global" and self.prior_l2 is None:
-            raise DataError("RankSVM(prior='global') needs prior_l2, how strongly local models hold to it.")
+            raise DataError("RankSVM(prior='global') needs prior_l2, how strongly local models are pulled toward it.")
         if self.prior not in (None, "global"):
             raise DataError(f"RankSVM(prior={self.prior!r}) is unknown. Known: None, 'global'.")
         if self.prior_l2 is not None and not (is_finite_number(self.prior_l2) and self.prior_l2 >= 0):

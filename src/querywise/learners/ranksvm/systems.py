@@ -113,11 +113,11 @@ class Spread:
         return curved, pairs
 
     def fetched(self, parts: Sequence[_Part | Kept]) -> list[_Part]:
-        """Return parts that workers keep, brought here."""
+        """Fetch parts of the data that are kept by workers."""
         return self.workers.each(_identity, parts)
 
     def asked(self, parts: Sequence[_Part], shares: WeightRows) -> tuple[list[_Part], list[WeightRows]]:
-        """Return the parts with a query that some rows weight, and these rows restricted to each."""
+        """Return the parts that contain a query with weight in some row, and the rows restricted to each part."""
         if len(self) == 1:
             return [parts[0]], [shares]
         pieces = [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]

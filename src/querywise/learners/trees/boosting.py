@@ -165,7 +165,7 @@ class LambdaMART(OneModel):
         try:
             grown = grow([partial(self._forest, each, training, checked) for each in parameters], at_once)
         except lightgbm().basic.LightGBMError as error:
-            raise DataError(f"LightGBM refuses: {error}") from None
+            raise DataError(f"LightGBM raised an error: {error}") from None
         self.tree_count_ = round(sum(count for count, _ in grown) / self.bag)
         self.models_ = tuple(model for _, model in grown)
         self._boosters = None
@@ -185,7 +185,7 @@ class LambdaMART(OneModel):
         return self.missing
 
     def local(self, everyone: Learner, /) -> LambdaMART:
-        """Return the learner of local models: as many trees as `everyone` has, above it if it is the prior."""
+        """Return the learner of local models: as many trees as `everyone` has, added to it if it is the prior."""
         assert isinstance(everyone, LambdaMART), "the global model of this learner"
         few = unfitted(self)
         few.trees = max(everyone.tree_count_, 1)
@@ -397,7 +397,7 @@ class TreeRegression(Estimator):
                 callbacks=None if other is None else [library.early_stopping(self.patience, verbose=False)],
             )
         except library.basic.LightGBMError as error:
-            raise DataError(f"LightGBM refuses: {error}") from None
+            raise DataError(f"LightGBM raised an error: {error}") from None
         self.tree_count_ = count if watched is None else max(booster.best_iteration, 1)
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
         self._booster = None

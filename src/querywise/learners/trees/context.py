@@ -159,7 +159,7 @@ class QueryContext(OneModel):
         return cached("context", self.asked(), candidates, lambda: self.context(candidates))
 
     def asked(self) -> tuple[Sequence[str], tuple[str, ...] | None]:
-        """Return what determines the columns and their names."""
+        """Return the settings that determine the columns and their names."""
         return tuple(self.columns), self.feature_names_
 
     def _names(self, candidates: Candidates) -> tuple[str, ...]:

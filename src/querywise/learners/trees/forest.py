@@ -95,7 +95,7 @@ def read_trees(text: str, width: int) -> list[Tree]:
             _tree(dict(line.split("=", 1) for line in part.split("\n")[1:] if "=" in line), width) for part in parts
         ]
     except (KeyError, ValueError) as error:
-        raise ModelFileError(f"The trees cannot be read ({error}). Fit the model anew.") from None
+        raise ModelFileError(f"The trees cannot be read ({error}). Fit the model again.") from None
 
 
 def gains_in(texts: Sequence[str], width: int) -> Floats:
@@ -109,7 +109,7 @@ def gains_in(texts: Sequence[str], width: int) -> Floats:
                 known = line is not None and _FLOATS.fullmatch(line[1]) and len(line[1].split()) == len(tree.features)
                 gains = np.array(line[1].split() if line is not None and known else [np.nan], np.float64)
                 if not np.isfinite(gains).all():
-                    raise ModelFileError("The trees do not say what their splits gained. Fit the model anew.")
+                    raise ModelFileError("The trees have no split gains. Fit the model again.")
                 np.add.at(total, tree.features, gains)
     return total / max(len(texts), 1)
 
@@ -118,7 +118,7 @@ def width_of(text: str) -> int:
     """Return the number of features of a forest's rows."""
     found = re.search(r"^max_feature_idx=([0-9]{1,9})$", text.partition("\nTree=")[0], re.MULTILINE)
     if found is None:
-        raise ModelFileError("The trees cannot be read (their number of features is missing). Fit the model anew.")
+        raise ModelFileError("The trees cannot be read (their number of features is missing). Fit the model again.")
     return int(found[1]) + 1
 
 
@@ -148,16 +148,16 @@ def for_lightgbm(text: str, width: int) -> str:
 def _tree(fields: dict[str, str], width: int) -> Tree:
     """Read one tree, checking all of it."""
     if fields.get("num_cat", "0") != "0" or fields.get("is_linear", "0") != "0":
-        raise ValueError("a tree has categories or linear leaves")
+        raise ValueError("a tree has categorical splits or linear leaves")
     leaves, thresholds = _floats(fields, "leaf_value"), _thresholds(fields)
     if fields["num_leaves"] != str(len(leaves)):
-        raise ValueError("a tree has another number of leaves than it says")
+        raise ValueError("a tree's stated number of leaves is wrong")
     features, kind, left, right, inside = (_ints(fields, name) for name in _NODES)
     count = len(leaves) - 1
     if any(len(each) != count for each in (features, thresholds, kind, left, right, inside)):
-        raise ValueError("a tree has another number of nodes than it says")
+        raise ValueError("a tree's stated number of nodes is wrong")
     if np.any(kind & (_CATEGORICAL | _ZERO_IS_MISSING)) or not np.all((kind >= 0) & (kind < 16)):
-        raise ValueError("a node decides otherwise than by a threshold")
+        raise ValueError("a node does not split by a threshold")
     if np.any(np.isinf(thresholds) & ((kind & _NAN_IS_MISSING) == 0)):
         raise ValueError("threshold are not finite numbers")
     # Every child has a higher index than its parent, and all but the root have one parent, so a descent ends in a leaf.
@@ -165,7 +165,7 @@ def _tree(fields: dict[str, str], width: int) -> Tree:
     every = np.concatenate([np.arange(-count - 1, 0), np.arange(1, count)]) if count else children
     downward = all(np.all((child < 0) | (child > after)) for child in (left, right))
     if not (downward and np.array_equal(children, every) and np.all((features >= 0) & (features < width))):
-        raise ValueError("a node leads nowhere")
+        raise ValueError("a node points to a missing child")
     texts = {name: fields[name] for name in ("num_leaves", "leaf_value")}
     if count:
         counts = _ints(fields, "leaf_count")

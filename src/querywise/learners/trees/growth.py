@@ -141,14 +141,14 @@ def check_visible(features: Floats) -> None:
     column = next((column for column in unseen.tolist() if features[:, column].any()), None)
     if column is not None:
         raise DataError(
-            f"All numbers in column {column + 1} lie within {_ZERO:g} of 0, which trees take for 0. Multiply it by a "
+            f"All numbers in column {column + 1} lie within {_ZERO:g} of 0, which trees treat as 0. Multiply it by a "
             "constant."
         )
 
 
 @contextmanager
 def own_gains() -> Iterator[Callable[[], None]]:
-    """Let no other training set its gains meanwhile; calling the yielded function releases them early."""
+    """Hold a lock so that no other training sets its gains; calling the yielded function releases it early."""
     held = _GAINS.acquire()
 
     def need_no_gains() -> None:
@@ -337,7 +337,7 @@ def training_rows(data: Judged, queries: Ints, seed: int) -> tuple[Ints, Ints]:
 
 
 def weighted_rows(data: Judged, weights: Floats, seed: int, *, by_document: bool) -> tuple[Ints, Ints, Floats | None]:
-    """Return the rows of queries that count, the number per query, and the rows' weights; None if all are equal.
+    """Return the rows of queries with weight, the number per query, and the rows' weights; None if all are equal.
 
     `by_document` includes document weights; data that only selects a model weights all documents equally.
     """
@@ -361,7 +361,7 @@ def weights_watched(valid: Judged, cut: int) -> Floats:
 def binned_rows(
     data: Judged, weights: Floats, grades: Grades, seed: int, base: Ranker | None, training: Dataset | None = None
 ) -> Dataset:
-    """Return the rows that count as LightGBM's data set.
+    """Return the rows with weight as a LightGBM data set.
 
     `base` provides scores to start from; `training` provides the bins.
     """

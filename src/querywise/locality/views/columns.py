@@ -216,7 +216,7 @@ class VectorView(FittedView):
         """Learn the mean, and the dimension."""
         units, known = _units(data.candidates)
         if not known.any():
-            raise DataError("The view VectorView needs vectors of the queries, and all of these are 0 throughout.")
+            raise DataError("The view VectorView needs vectors of the queries, but all of them are zero vectors.")
         self.centre_ = units[known].mean(axis=0)
         return self
 

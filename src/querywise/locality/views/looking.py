@@ -66,7 +66,7 @@ def looked_at(*views: QueryView) -> tuple[str, ...]:
 
 
 def known_to(view: QueryView, candidates: Candidates) -> Bools:
-    """Return which queries a fitted view knows something of; the position of the others is meaningless."""
+    """Return which queries a fitted view can represent; the position of the others is meaningless."""
     known: Callable[[Candidates], Bools] | None = getattr(view, KNOWN, None)
     return np.ones(len(candidates), np.bool_) if known is None else known(candidates)
 

@@ -29,7 +29,7 @@ class TopMean(DocumentView):
             queries. None is the single model of the ranker that uses the view.
         top: the number of best documents that give a query its position.
 
-    Documents tied at the cut share the remaining places equally. The coordinates are standardized on the training
+    Documents tied at the cutoff share the remaining weight equally. The coordinates are standardized on the training
     queries, unless `standardise` is False.
     """
 

@@ -199,7 +199,7 @@ class SSER(SER):
         if data.feature_count > _WIDEST:
             raise DataError(
                 f"SSER solves a program over all features for every query, which takes too long with "
-                f"{data.feature_count} of them; {_WIDEST} are the most. Leave out features, or fit ser, which solves "
+                f"{data.feature_count} of them; the maximum is {_WIDEST}. Leave out features, or fit ser, which solves "
                 "one program."
             )
         super().fit(data, valid=valid)

@@ -165,7 +165,7 @@ def _refuse_tiny(candidates: Candidates, runs: list[RunColumns]) -> None:
         largest = float(np.abs(candidates.features[:, run.score]).max(initial=0.0))
         if 0 < largest < _LEAST:
             raise DataError(
-                f"The scores in run.{run.name}.score lie within {_LEAST:g} of 0, which engines take for 0. Multiply "
+                f"The scores in run.{run.name}.score lie within {_LEAST:g} of 0, which engines treat as 0. Multiply "
                 "them by a number that brings them near 1."
             )
 

@@ -104,5 +104,7 @@ def _read(path: Path, dimension: int | None) -> dict[bytes, Singles]:
     if len(odd_lengths(vectors)):
         return {}
     if dimension is not None and vectors.shape[1] != dimension:
-        raise DataError(f"{path}: the vectors have another dimension than those beside it. Remove {path.parent}.")
+        raise DataError(
+            f"{path}: the vectors have a different dimension from the others in this folder. Remove {path.parent}."
+        )
     return {row[:_KEY].tobytes(): vector for row, vector in zip(rows, vectors, strict=True)}

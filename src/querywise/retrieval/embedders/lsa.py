@@ -71,7 +71,7 @@ def lsa_of(index: Index, name: str = KEPT) -> LsaEmbedder:
     if kept is None:
         return LsaEmbedder(index, _projection(index, dimension_of(name, len(index)) or LEAST))
     if kept.ndim != 2 or kept.dtype != np.float32 or len(kept) != len(index.terms) or not np.isfinite(kept).all():
-        raise ModelFileError("The LSA of this index does not fit its terms. Make the index anew.")
+        raise ModelFileError("The LSA of this index does not fit its terms. Rebuild the index.")
     return LsaEmbedder(index, kept.astype(np.float32, copy=False))
 
 

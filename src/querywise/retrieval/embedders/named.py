@@ -26,7 +26,7 @@ ALLOW = "QUERYWISE_EMBEDDINGS_ALLOW"
 
 
 def check_name(name: str) -> None:
-    """Raise DataError for a name of no embedder, before any long work is done."""
+    """Raise DataError for an unknown embedder name, before any long work is done."""
     kind, _, rest = name.partition(":")
     if kind in ("http", "https"):
         from querywise.retrieval.embedders.remote import check_address
@@ -59,14 +59,15 @@ def find_embedder(name: str, index: Index, names: Sequence[str], *, most: int | 
 
 
 def require_allowed(name: str) -> None:
-    """Raise DataError for an embedder that a folder names but the operator does not: it may be anyone's.
+    """Raise DataError for an embedder that a folder names but the operator does not: it could belong to anyone.
 
     `lsa` and `static` are always allowed: they are in the index itself, and in an installed package.
     """
     if name.partition(":")[0] == "lsa" or name == "static" or any(_allows(each, name) for each in _allowed()):
         return
     raise DataError(
-        f"The index names the embedder {name!r:.300}, and an index may come from anybody, so it is not asked. If it is "
+        f"The index names the embedder {name!r:.300}, and an index may come from anybody, so it is not called. If it "
+        "is "
         f"yours, name it too, with embed={name!r:.300}, or in the environment variable {ALLOW}.",
         arguments=("embed",),
     )
@@ -128,7 +129,7 @@ def embedded(embedder: Embedder, texts: Sequence[str], *, name: str, dimension: 
     if found.ndim != 2 or len(found) != len(texts) or (len(texts) and not found.shape[1]):
         raise DataError(f"{name}: {len(texts)} texts became {found.shape}; expected a vector for each of them.")
     if dimension is not None and found.shape[1] != dimension:
-        raise DataError(f"{name}: vectors of {found.shape[1]} numbers; those before had {dimension}. Start anew.")
+        raise DataError(f"{name}: vectors of {found.shape[1]} numbers; those before had {dimension}. Start again.")
     if not np.isfinite(found).all():
         row = int(np.argwhere(~np.isfinite(found))[0, 0])
         raise DataError(f"{name}: the vector of {texts[row]!r:.60} has a number that is not finite.")

@@ -40,13 +40,13 @@ class RemoteEmbedder:
 
     Args:
         address: the address.
-        timeout: seconds to wait for a sign of the service.
+        timeout: seconds to wait for the service to send anything.
         deadline: seconds within which the whole response must arrive.
         attempts: the maximum number of requests for a batch.
         pause: seconds before the second attempt, doubled before each further one.
         cache: the folder of cached responses; None means `default_cache`.
         most: keep only this many vectors, in memory.
-        keyed: whether the service is sent the key.
+        keyed: whether the key is sent to the service.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RemoteEmbedder:
         if before is not None and found.shape[1] != before:
             raise DataError(
                 f"{self._where}: vectors of {found.shape[1]} numbers; those before had {before}. If the model was "
-                f"replaced, remove {self._kept.folder} and start anew."
+                f"replaced, remove {self._kept.folder} and start again."
             )
         return found
 
@@ -149,7 +149,7 @@ def _rows(answer: Json, count: int) -> list[Json]:
     rows: dict[int, Json] = {}
     for place, entry in enumerate(data):
         if not isinstance(entry, dict):
-            raise ValueError(f"entry {place} is no object")
+            raise ValueError(f"entry {place} is not an object")
         number = entry.get("index", place)
         if type(number) is not int or number in rows or not 0 <= number < count:
             raise ValueError(f"entry {place} has the index {number!r:.20}")
@@ -161,7 +161,7 @@ def _table(rows: list[Json]) -> Singles:
     """Return the vectors as a table. Raise ValueError unless all are lists of equally many finite numbers."""
     kinds = {type(number) for row in rows if isinstance(row, list) for number in row}
     if not all(isinstance(row, list) for row in rows) or not kinds <= {int, float}:
-        raise ValueError("a vector is no list of numbers")
+        raise ValueError("a vector is not a list of numbers")
     lengths = sorted({len(row) for row in rows if isinstance(row, list)})
     if len(lengths) != 1 or not lengths[0]:
         raise ValueError(f"vectors of {' and '.join(map(str, lengths[:3]))} numbers")
@@ -173,6 +173,6 @@ def _table(rows: list[Json]) -> Singles:
     odd = odd_lengths(found)
     if len(odd):
         raise ValueError(
-            f"vector {odd[0]} is too long or too short: {np.abs(found[odd[0]]).max():g} is its largest number"
+            f"the length of vector {odd[0]} is out of range: its largest number is {np.abs(found[odd[0]]).max():g}"
         )
     return found

@@ -1,4 +1,4 @@
-// Beside the judging page: how far it is, how far judges agree, and files to take out.
+// Beside the judging page: progress, how far judges agree, and files to take out.
 
 import { ask, Problem } from "./asking.js";
 import { at, counted, make, written } from "./elements.js";
@@ -64,7 +64,7 @@ const kappa = ([value, low, high]) => `${short(value)} (${short(low)} to ${short
 
 function showExport({ judges, rules }) {
   const row = (of, name, said) => make("li", {}, make("button", { type: "button", class: "plain", "data-of": of, text: name }), said && make("span", { class: "faint", text: said }));
-  panel("export", "Take out", make("ul", { class: "exports" },
+  panel("export", "Export", make("ul", { class: "exports" },
     ...Object.entries(rules).map(([rule, said]) => row(rule, `All, ${rule}`, said)),
     ...judges.map(({ name }) => row(`judge:${name}`, name, "Qrels of this judge alone.")),
     row("notes", "Notes", "A table of all notes, with grades.")));
