@@ -197,11 +197,12 @@ def write_summary_of_methods() -> None:
 
 
 def write_summary_of_claims() -> None:
-    """Every claim of the four papers, and what came out on each collection."""
+    """Every claim of the four papers, what came out on each collection, and for each paper how many are reproduced."""
     places = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "stdlib": "the embedded collection"}
     heads = ["paper", "claim", "its p", *places.values()]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     content = []
+    FIGURES.joinpath("claims").mkdir(exist_ok=True)
     for paper, collections in CLAIMS.items():
         found = {
             name: json.loads((FIGURES / f"{paper}-{name}" / "numbers.json").read_text())["claims"]
@@ -213,9 +214,21 @@ def write_summary_of_claims() -> None:
             cells = [outcomes[name]["outcome"] if name in outcomes else "" for name in places]
             content.append([paper, claim["claim"], claim["paper"], *cells])
             lines.append(f"| {' | '.join(content[-1])} |")
-    FIGURES.joinpath("claims").mkdir(exist_ok=True)
+        parts = [f"{_reproduced(claims)} on {places[name]}" for name, claims in found.items()]
+        said = f"Of the paper's claims that can be tested, these are reproduced: {'; '.join(parts)}.\n"
+        (FIGURES / "claims" / f"{paper}.md").write_text(said)
     (FIGURES / "claims" / "table.md").write_text("\n".join(lines) + "\n")
     _write_json(FIGURES / "claims" / "numbers.json", {"printed": [heads, *content]})
+
+
+def _reproduced(claims: Sequence[dict[str, Any]]) -> str:
+    """How many are reproduced, of those that could be tested: `1 of 5 (0 significantly; 1 other is reversed)`."""
+    outcomes = [each["outcome"] for each in claims]
+    tested = [each for each in outcomes if each.startswith(("reproduced", "not reproduced", "reversed"))]
+    count = sum(each.startswith("reproduced") for each in tested)
+    against = tested.count("reversed")
+    others = f"; {against} other{' is' if against == 1 else 's are'} reversed" if against else ""
+    return f"{count} of {len(tested)} ({tested.count('reproduced, significant')} significantly{others})"
 
 
 def write_pooled_hybrid() -> None:

@@ -20,8 +20,6 @@ from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import oracle_of
 from querywise.evaluation.learning_curves import cut, sizes_up_to
 from querywise.evaluation.significance import holm, paired_t_test
-from querywise.evaluation.trained import Fit
-from querywise.methods import Method, find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table, values_and_p
 from querywise.runtime.files import make_folder
@@ -30,6 +28,7 @@ from querywise.runtime.values import JsonObject
 from reproduction.papers import (
     NUMBERS,
     Sets,
+    by_default,
     each_in_a_folder,
     line_figure,
     steps_figure,
@@ -51,7 +50,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     flavour = usual_flavour(parts[0].train)
     curves = {
         size: compare(
-            {name: _fit(find_method(name)) for name in LEADING},
+            {name: by_default(name, SEEDS) for name in LEADING},
             [cut(part, size) for part in parts],
             measures=tuple(_MEASURES),
             flavour=flavour,
@@ -107,12 +106,6 @@ def together(gaps: Mapping[str, Mapping[str, float | None]], out: Path) -> Path:
     steps_figure(out / "gap.svg", lines, steps=list(steps), label="MAP")
     table = Table((*columns, Column("gap closed", "share")), tuple(rows), caption)
     return write_findings(out, {"gaps": {name: dict(gap) for name, gap in gaps.items()}}, [table])
-
-
-def _fit(method: Method) -> Fit:
-    """With its defaults, and as many seeds for all forests."""
-    seeds = {"bag": SEEDS} if "bag" in method.settings else {}
-    return lambda train, valid: method.build(**seeds).fit(train, valid=valid)
 
 
 def _tests(curves: dict[int, Compared], measure: str) -> dict[str, list[float]]:

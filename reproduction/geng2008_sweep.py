@@ -28,12 +28,11 @@ from querywise.report.tables import Cell, Column, Table
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject, Settings
-from reproduction.papers import FLAVOUR, NO_BACK_OFF
+from reproduction.papers import FLAVOUR, NO_BACK_OFF, PAPER, by_paper, pair_differences
 from reproduction.verdicts import Values, column
 
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SINGLE, CLASSES = "single", "query-classes"
-PAPER = {"loss": "hinge", "pairs": "pair"}
 MAIN = "mean_ndcg@10"
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
 FEW_SHARES = (0.05, 0.3, 0.85, 1.0)  # of a quick run
@@ -45,13 +44,6 @@ _Values = dict[str, dict[float, Floats]]
 _COUNTS = (50, 100, 200)  # pairs to learn from
 _LEFT_OUT = 10  # of them, one at a time
 _EXACT = 1e-9  # relative objective gap: the change by one pair is small
-
-
-def by_paper(name: str) -> str:
-    """The row of a method with the paper's loss."""
-    return f"{name}, hinge"
-
-
 ONLINE_HINGE = by_paper(KNN[0])
 GAMMA = "change ratio"
 
@@ -239,7 +231,7 @@ def stability(fold: Fold, reference: int | str | None, *, queries: int, l2: floa
     rankers: list[Any] = [METHODS[name].build(**asked).fit(fold.train) for name in ("knn-online", "knn-offline-2")]
     trained = [ranker.training_queries(test.candidates) for ranker in rankers]
     weights = [_weights(ranker, test.candidates) for ranker in rankers]
-    train_pairs, test_pairs = _differences(fold.train), _differences(test)
+    train_pairs, test_pairs = pair_differences(fold.train), pair_differences(test)
     reach = max(float(np.max(np.einsum("ij,ij->i", each, each))) for each in (train_pairs, test_pairs) if len(each))
     theirs, ours = stability_bounds(trained[0], trained[1], fold.train.pairs, l2=l2, reach=reach)
     losses = [_losses(test_pairs, each) for each in weights]
@@ -291,17 +283,6 @@ def _weights(ranker: Any, candidates: Candidates) -> Floats:
     answer = ranker.answer(candidates)
     forms = [answer.answering(query).form() for query in range(len(candidates))]
     return np.array([form.weights for form in forms if isinstance(form, Linear)])
-
-
-def _differences(data: Judged) -> Floats:
-    """x_a − x_b of every pair."""
-    found = [np.zeros((0, data.candidates.features.shape[1]))]
-    for query in range(len(data)):
-        rows = data.candidates.rows(query)
-        x, y = data.candidates.features[rows], data.labels[rows]
-        above, below = np.nonzero(y[:, None] > y[None, :])
-        found.append(x[above] - x[below])
-    return np.concatenate(found)
 
 
 def stability_text(found: JsonObject) -> str:

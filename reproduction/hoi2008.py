@@ -48,6 +48,7 @@ from reproduction.papers import (
     line_figure,
     p_of,
     p_text,
+    pair_differences,
     rows_table,
     write_findings,
 )
@@ -292,17 +293,6 @@ def _enumerated(train: Judged, l2: float) -> tuple[int, float]:
     machine = LinearSVC(loss="hinge", C=1 / (l2 * len(differences)), fit_intercept=False, tol=1e-3, random_state=0)
     machine.fit(differences * signs[:, None], signs)
     return len(differences), time.process_time() - begin
-
-
-def pair_differences(data: Judged) -> Floats:
-    """x_a − x_b of every pair of which a has the higher label: the constraints of Equation 4."""
-    found = []
-    for query in range(len(data)):
-        rows = data.candidates.rows(query)
-        labels, features = data.labels[rows], data.candidates.features[rows]
-        above, below = np.nonzero(labels[:, None] > labels[None, :])
-        found.append(features[above] - features[below])
-    return np.concatenate(found)
 
 
 def _draw(out: Path, compared: Compared, swept: dict[str, list[float]], gammas: Sequence[float]) -> None:

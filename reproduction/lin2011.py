@@ -38,7 +38,6 @@ from querywise.evaluation.trained import Fit
 from querywise.report.tables import Cell, Column, Table, values_and_p
 from querywise.runtime.files import make_folder
 from querywise.runtime.values import JsonObject, Settings
-from reproduction.geng2008_sweep import by_paper
 from reproduction.lin2011_claims import (
     AGGREGATED,
     MEASURES,
@@ -64,6 +63,7 @@ from reproduction.lin2011_sweep import (
 )
 from reproduction.papers import (
     FLAVOUR,
+    by_paper,
     counts_figure,
     fitting,
     line_figure,
@@ -71,9 +71,7 @@ from reproduction.papers import (
     tests_of,
     write_findings,
 )
-from reproduction.verdicts import (
-    values_of,
-)
+from reproduction.verdicts import values_of
 
 COUNTS = (1, 5, 10, 20, 50, 100)
 FEW_COUNTS = (1, 10, 100)  # of a quick run

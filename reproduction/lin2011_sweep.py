@@ -18,8 +18,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, Settings
-from reproduction.geng2008_sweep import PAPER, by_paper
-from reproduction.papers import FLAVOUR, fitting
+from reproduction.papers import FLAVOUR, PAPER, by_paper, fitting
 from reproduction.verdicts import Values, column
 
 SINGLE, TREES, NAIVE, SELECT, TRANSFORM = "single", "lambdamart", "naive", "select-ranker", "transform"

@@ -28,13 +28,12 @@ from querywise.evaluation.significance import Corrected, corrected, paired_t_tes
 from querywise.evaluation.trained import Fit
 from querywise.learners.peers import XGBoost
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import keeping, track
 from querywise.runtime.values import JsonObject, Settings
-from reproduction.papers import line_figure, write_findings
+from reproduction.papers import by_default, line_figure, write_findings
 
 MEASURES = {"ndcg@10": "NDCG@10", "map": "MAP"}
 FIVE, BOOSTS = "xgboost, five features", "boosts of fields"
@@ -61,15 +60,15 @@ def reproduce(folds: Folds, beside: Folds | None, out: Path) -> Path:
         found = dict(compare(_fits(), folds, measures=tuple(MEASURES), kept=kept).evaluations)
         found |= compare({BOOSTS: _boosts}, folds.map(_by_field), measures=tuple(MEASURES)).evaluations
         if protocol:
-            found |= compare({FIVE: _fit("xgboost")}, folds.map(_five), measures=tuple(MEASURES)).evaluations
+            found |= compare({FIVE: by_default("xgboost", 1)}, folds.map(_five), measures=tuple(MEASURES)).evaluations
         if beside is not None:
             more = compare(
-                {each: _fit(each) for each in VECTORS}, beside, measures=tuple(MEASURES), kept=kept.part("v")
+                {each: by_default(each, 1) for each in VECTORS}, beside, measures=tuple(MEASURES), kept=kept.part("v")
             )
             found |= {f"{name}, with vectors": each for name, each in more.evaluations.items()}
         curves = {
             size: compare(
-                {name: _fit(name) for name in CURVES},
+                {name: by_default(name, 1) for name in CURVES},
                 [cut(part, size) for part in folds],
                 measures=("ndcg@10",),
                 kept=kept.part(str(size)),
@@ -80,16 +79,9 @@ def reproduce(folds: Folds, beside: Folds | None, out: Path) -> Path:
 
 
 def _fits() -> dict[str, Fit]:
-    fits = {"bm25": _fit("bm25"), "single": _fit("single")}
-    fits |= {name: _fit("knn-online", view=view) for name, view in _BY_VIEW.items()}
-    return fits | {name: _fit(name) for name in ("lambdamart", "xgboost", "catboost", RECOMMENDED)}
-
-
-def _fit(name: str, **settings: Any) -> Fit:
-    """A method with its defaults, its forests of one seed each."""
-    method = find_method(name, peers=True)
-    given = settings | ({"bag": 1} if "bag" in method.settings else {})
-    return lambda train, valid: method.build(**given).fit(train, valid=valid)
+    fits = {"bm25": by_default("bm25", 1), "single": by_default("single", 1)}
+    fits |= {name: by_default("knn-online", 1, view=view) for name, view in _BY_VIEW.items()}
+    return fits | {name: by_default(name, 1) for name in ("lambdamart", "xgboost", "catboost", RECOMMENDED)}
 
 
 def _settings() -> Settings:

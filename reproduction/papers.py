@@ -21,7 +21,7 @@ from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
-from querywise.methods import METHODS
+from querywise.methods import METHODS, find_method
 from querywise.report.tables import Column, Table
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import atomic_text
@@ -33,12 +33,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FLAVOUR = "letor4"
+PAPER: Settings = {"loss": "hinge", "pairs": "pair"}  # the loss of the papers' ranking SVM, all pairs alike
 NO_BACK_OFF: Settings = {"back_off": None}  # the papers' algorithms answer every query by its neighbours, however far
 NUMBERS = "numbers.json"
 _QUICK = "**A quick run: the first fold and thin grids. It shows the shape of the tables; do not quote its numbers.**\n"
 Sets = Mapping[str, Callable[[], Folds]]  # by name, what reads one
 _CLOSE = 1.3  # times a position: nearer ones have room for one number
 _COMPONENTS = ("first principal component", "second principal component")
+
+
+def by_paper(name: str) -> str:
+    """The row of a method with the paper's loss."""
+    return f"{name}, hinge"
 
 
 def usual_flavour(data: Judged) -> str:
@@ -52,6 +58,24 @@ def fitting(method: str, fixed: Settings, grid: Grid | None = None) -> Fit:
     known = METHODS[method]
     tried = known.grid if grid is None else grid
     return TunedFit(known.build, tried, fixed=fixed, flavour=FLAVOUR)
+
+
+def by_default(name: str, bag: int, **settings: Any) -> Fit:
+    """A method, or a peer, with its defaults but for some settings, and its forests of so many seeds each."""
+    method = find_method(name, peers=True)
+    given = settings | ({"bag": bag} if "bag" in method.settings else {})
+    return lambda train, valid: method.build(**given).fit(train, valid=valid)
+
+
+def pair_differences(data: Judged) -> Floats:
+    """x_a − x_b of every pair of which a has the higher label: the constraints of a ranking SVM."""
+    found = [np.zeros((0, data.feature_count))]
+    for query in range(len(data)):
+        rows = data.candidates.rows(query)
+        labels, features = data.labels[rows], data.candidates.features[rows]
+        above, below = np.nonzero(labels[:, None] > labels[None, :])
+        found.append(features[above] - features[below])
+    return np.concatenate(found)
 
 
 def p_of(compared: Compared, name: str, rival: str, measure: str) -> float:

@@ -142,7 +142,9 @@ def test_the_table_of_claims_has_what_every_reproduction_found(tmp_path: Path, m
         (tmp_path / name).symlink_to(figures / name)
     monkeypatch.setattr(generator(), "FIGURES", tmp_path)
     generator().write_summary_of_claims()
-    for file in ("table.md", "numbers.json"):
+    names = sorted(path.name for path in (figures / "claims").iterdir())
+    assert names == sorted(["table.md", "numbers.json", *(f"{paper}.md" for paper in generator().CLAIMS)])
+    for file in names:
         made = (tmp_path / "claims" / file).read_text()
         assert made == (figures / "claims" / file).read_text(), "run `make docs`"
 

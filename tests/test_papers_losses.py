@@ -16,6 +16,7 @@ from querywise.methods import METHODS
 from querywise.runtime.arrays import Floats
 from reproduction import hoi2008, lin2011
 from reproduction.lin2011_sweep import ALONE, LOSS, THEIRS
+from reproduction.papers import pair_differences
 from tests.worlds import explicit_pairs, inside
 
 EXACT = 1e-6  # of the objective
@@ -105,7 +106,7 @@ def test_equation_4_of_hoi2008_to_a_millionth(l2: float) -> None:
 
 def test_the_pairs_that_hoi2008_writes_down_are_all_pairs() -> None:
     data = graded(1)
-    ours, theirs = hoi2008.pair_differences(data), explicit_pairs(data)[0]
+    ours, theirs = pair_differences(data), explicit_pairs(data)[0]
     assert ours.shape == theirs.shape
     assert np.array_equal(np.sort(ours, axis=0), np.sort(theirs, axis=0))
     assert hoi2008._enumerated(data, 0.1)[0] == len(theirs)
