@@ -390,7 +390,7 @@ def test_names_that_would_widen_a_small_file_to_gigabytes_are_refused_unless_it_
         read_features(path)
     assert read_features(path, features=40_000).feature_count == 40_000
     (tmp_path / "features.txt").write_text("a\nb\na\n")
-    with pytest.raises(DataError, match=r"features.txt: the name 'a' stands there twice"):
+    with pytest.raises(DataError, match=r"features.txt: the name 'a' appears twice"):
         read_features(path)
 
 
@@ -617,7 +617,7 @@ WIDEST = "of 10000 features keeps its curvature of all queries and of 200 alone"
             lambda: KnnOffline2(RankSVM(), k=0.2),
             WIDEST,
         ),
-        (SSER, "too long with 10000 of them; 3000 are the most"),
+        (SSER, "too long with 10000 of them; the maximum is 3000"),
     ],
 )
 def test_ten_thousand_features_are_refused_at_once_where_they_are_too_many(

@@ -237,7 +237,7 @@ def test_packed_judgements_are_read(tmp_path: Path) -> None:
     same(read_folds(tmp_path / "parts").whole(), data)
     assert read_grades(tmp_path / "parts" / "S1.qrels.gz")
     (tmp_path / "parts" / "S3.qrels.gz").unlink()
-    with pytest.raises(DataError, match=r"S1\.qrels\.gz says .* there is no .*S3\.qrels"):
+    with pytest.raises(DataError, match=r"S1\.qrels\.gz lists .* there is no .*S3\.qrels"):
         read_folds(tmp_path / "parts")
 
 

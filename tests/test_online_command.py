@@ -151,7 +151,7 @@ def test_what_cannot_be_promoted_is_refused(tmp_path: Path) -> None:
     save(RankSVM().fit(make_judged(10, 6, 3)), tmp_path / "a")
     with pytest.raises(ModelFileError, match="no previous model"):
         put_back(tmp_path / "a")
-    with pytest.raises(DataError, match="in place already"):
+    with pytest.raises(DataError, match="already in place"):
         promote(tmp_path / "a", tmp_path / "a")
     with pytest.raises(ModelFileError, match="not a model folder"):
         promote(tmp_path / "nothing", tmp_path / "a")
@@ -161,4 +161,4 @@ def test_what_cannot_be_promoted_is_refused(tmp_path: Path) -> None:
         promote(tmp_path / "a", tmp_path / "notes")
     done = run(tmp_path, "promote", "--over", "a")
     assert done.returncode == 2
-    assert "or say --back" in done.stderr
+    assert "or pass --back" in done.stderr

@@ -93,7 +93,7 @@ def test_a_library_that_is_missing_is_named() -> None:
 
 def test_only_comparisons_take_them() -> None:
     assert find_method("xgboost", peers=True) is PEERS["xgboost"]
-    with pytest.raises(DataError, match="compare takes it"):
+    with pytest.raises(DataError, match="compare accepts it"):
         find_method("catboost")
     with pytest.raises(DataError, match=r"Known: .*blend, xgboost, catboost\. Did you mean xgboost\?"):
         find_method("xgbost", peers=True)

@@ -258,7 +258,7 @@ def test_arrays_have_groups_by_row_by_query_or_by_id() -> None:
     [
         (["x", "y", "z", "y"], r"^Query 'b' is in group 'x' in one row and in 'z' in another\. All rows"),
         (["x", "y"], r"^There are 4 rows of 3 queries but 2 query groups; give one per row, or one per query\.$"),
-        ({"nobody": "x"}, r"^query_groups has a group of 'nobody', which is not among the 3 queries\.$"),
+        ({"nobody": "x"}, r"^query_groups has a group for query 'nobody', which is not among the 3 queries\.$"),
         ([1.5, 1, 1, 1], r"^The group of query 'b' is 1\.5; expected a text or a whole number, or None"),
         ("abcd", r"^query_groups must be one text or whole number per query; found 'abcd'\.$"),
     ],

@@ -218,7 +218,7 @@ def test_clicks_at_the_same_time_lose_nothing(server: Serving, folder: Path) -> 
         (given("shop-fig", 1, id="nobody"), {}, 422, "No judged query has the id 'nobody'"),
         (given("nothing", 1, id="buy-fig"), {}, 422, "There is no document 'nothing'"),
         (given("x" * 1001, 1, id="buy-fig"), {}, 422, "document"),
-        (given("shop-fig", 1, id="buy-fig", text="both"), {}, 422, "Give either id"),
+        (given("shop-fig", 1, id="buy-fig", text="both"), {}, 422, "Give either the id"),
         (given("shop-fig", 1, text=" "), {}, 422, "There is no text"),
         (given("shop-fig", 1, text="x" * 200_000), {}, 413, "100000 bytes"),
         (b"[]", {"content-type": "application/json"}, 422, "object"),

@@ -194,7 +194,7 @@ def unlike(names: tuple[str, ...]) -> Judged:
         ([ragged()], {"shards": 0}, "0 shards cannot be made of 15 queries"),
         ([ragged()], {"shards": 16}, "16 shards cannot be made of 15 queries"),
         ([ragged()], {"queries": QueryTable(("q0",))}, "Query 'q1' of part 1 is not in the query table"),
-        ([from_arrays([[1.0]], [1], qid=["\ud800"])], {}, "half a character"),
+        ([from_arrays([[1.0]], [1], qid=["\ud800"])], {}, "half of a surrogate pair"),
         (
             [from_arrays([[1.0]], [1], qid=["\n"])],
             {"queries": QueryTable(("\n",))},
@@ -224,7 +224,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         (lambda said: said.update(version=4), "these shards are of version 4"),
         (lambda said: said.update(version="1"), "the manifest is damaged"),
         (lambda said: said.update(format="something else"), "its format is 'something else'"),
-        (lambda said: said.update(rows=7), "it says 7 rows"),
+        (lambda said: said.update(rows=7), "it states 7 rows"),
         (lambda said: said.update(feature_count=-1), "feature_count is -1"),
         (lambda said: said.update(features=["a"]), "it names 1 features and states 4"),
         (lambda said: said["shards"].append(said["shards"][0]), "the manifest is damaged"),

@@ -113,7 +113,7 @@ def test_a_model_that_is_too_large_is_named_with_its_size(served: Any, tmp_path:
     done = upload(tmp_path / "large", search.url)
     assert done.returncode == 2
     assert re.search(r"the engine does not take \d+\.\d MB at once", done.stderr), done.stderr
-    assert "Models in service were not touched" in done.stderr
+    assert "Models in service were not changed" in done.stderr
     assert scored(search, "mistakes-0") == before
     upload(tmp_path / "large", search.url, "--remove")
 
