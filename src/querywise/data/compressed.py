@@ -106,8 +106,8 @@ def _streams(path: Path, raw: bytes, begin: Callable[[], Any], *, padding: int) 
                 size += len(piece)
                 if size > most:
                     raise DataError(
-                        f"{path}: its {len(raw)} bytes unpack to more than {most / 1e9:.2g} GB, too much for a file of "
-                        "features. If that is right, unpack it and give it as it is, or in parts."
+                        f"{path}: its {len(raw)} bytes unpack to more than {most / 1e9:.2g} GB, too much for a feature "
+                        "file. If the size is right, unpack the file first, or split it."
                     )
                 yield piece
             place = _past_zeros(raw, place - len(stream.unused_data), padding)

@@ -21,10 +21,10 @@ class Halves:
     """Average precision on halves of each query's documents, by query, averaged over both halves.
 
     Attributes:
-        own: Of the ranker itself.
-        best: Of the model that is best on the same half.
-        other: Of the model that is best on the other half, so that no model is chosen by the judgments that evaluate
-            it.
+        own: The ranker's own.
+        best: That of the model that is best on the same half.
+        other: That of the model that is best on the other half, so that no model is chosen by the judgments that
+            evaluate it.
 
     """
 

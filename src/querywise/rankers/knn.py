@@ -330,7 +330,7 @@ class KnnOffline2(AnyRanker):
         return self
 
     def takes_parts(self) -> bool:
-        """Whether it can be fitted on shards: if its learner can, with a TopMean view by the model or a feature."""
+        """Whether it can be fitted on shards: if its learner can, and its view is TopMean by the model or a feature."""
         usual = self.view is None or (isinstance(self.view, TopMean) and _is_named(self.view.reference))
         return takes_parts(self.learner) and usual
 

@@ -57,7 +57,7 @@ class Single(AnyRanker):
         return policy_of(self.learner)
 
     def takes_parts(self) -> bool:
-        """Whether it can be fitted on shards: if its learner can."""
+        """Whether it can be fitted on shards, which depends on its learner."""
         return takes_parts(self.learner)
 
     def _predict(self, seen: Candidates, /) -> Floats:

@@ -195,7 +195,7 @@ class Adaptation:
 
 
 def plain_fold(fold: Fold) -> Fold:
-    """Return the fold unmoved: its run of adapted vectors is that of the plain vectors."""
+    """Return the fold without adaptation: its run of adapted vectors is that of the plain vectors."""
     return Fold(*map(_with_both_runs, fold))
 
 
