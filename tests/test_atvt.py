@@ -779,7 +779,7 @@ def test_as_many_parts_as_queries_leave_one_out() -> None:
 
 @pytest.mark.parametrize("folds", [-1, 0, 1, 7])
 def test_fewer_than_two_parts_or_more_than_queries_are_refused(folds: int) -> None:
-    with pytest.raises(DataError, match=f"Cross-validation over {folds} parts needs from 2 parts up.*6"):
+    with pytest.raises(DataError, match=f"Cross-validation over {folds} parts needs at least 2 parts.*6"):
         cross_validate(RankSVM, {}, fixed={}, data=make_judged(6, 8, 3), folds=folds)
 
 

@@ -260,7 +260,7 @@ def test_text_and_class_take_one_request_and_documents_two(fitted: dict[str, Any
 
 def test_a_router_asks_for_what_it_goes_by(fitted: dict[str, Any], tmp_path: Path) -> None:
     export_model(fitted["knn-offline-2"], "solr", tmp_path / "out")
-    with pytest.raises(DataError, match="goes by the query's text; its text was not given"):
+    with pytest.raises(DataError, match="routes on the query's text; its text was not given"):
         Router(tmp_path / "out").model()
     by_columns = KnnOffline2(RankSVM(), k=0.4, models=2, view=Columns()).fit(world())
     export_model(by_columns, "solr", tmp_path / "out")

@@ -231,11 +231,11 @@ def test_a_class_takes_one_request_and_is_not_ignored_without_a_word(
     assert "model=querywise-1 " in asked.stdout
     said = one_line(routed(tmp_path / "by-class", "--class", "other"))
     assert "--first" in said
-    assert "'other' is not gone by: the model was trained on the classes informational, navigational, tra" in said
+    assert "'other' is ignored: the model was trained on the classes informational, navigational, tra" in said
     export_model(by_documents, "solr", tmp_path / "by-documents")
     first = routed(tmp_path / "by-documents", "--class", "navigational", "--first")
     assert first.returncode == 0
-    assert "is not gone by: this model goes by the query's documents" in first.stderr
+    assert "is ignored: this model routes on the query's documents" in first.stderr
     assert "known=true" in first.stderr
 
 

@@ -274,7 +274,7 @@ def test_dates_as_years(given_value: Any, years: float) -> None:
 @pytest.mark.parametrize("text", ["2024-13", "yesterday", "2024-02-30", 10**400, True, "10000-01-01"])
 def test_what_is_no_date_is_refused_with_its_place(text: Any) -> None:
     with pytest.raises(
-        DataError, match=r"row 1: field 'released' is .* taken for date\. .*change the kind in fields\.toml"
+        DataError, match=r"row 1: field 'released' is .* its kind is date\. .*change the kind in fields\.toml"
     ):
         collection_of([{"_id": "a", "released": text}], fields=Fields((FieldSpec("released", "date"),)))
 

@@ -161,7 +161,7 @@ def test_the_seed_alone_decides_the_folds() -> None:
 @pytest.mark.parametrize("count", [2, 11])
 def test_a_number_of_folds_that_cannot_be_made_is_refused(count: int) -> None:
     with pytest.raises(
-        DataError, match=f"{count} folds need at least as many queries, and at least 3; there are 10 queries"
+        DataError, match=f"{count} folds need at least one query each, and 3 is the minimum; there are 10 queries"
     ):
         make_folds(make_judged(queries=10, documents=2, features=2), folds=count)
 

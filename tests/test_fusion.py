@@ -499,7 +499,7 @@ def test_a_collection_makes_four_runs_that_can_be_kept(place: Path, tmp_path: Pa
         ("good.trec noise.trec --judged good.trec", "good.trec:1: expected 'query <tab> document <tab> grade'"),
         ("good.trec noise.trec --judged strange.txt", "None of the 20 queries of the runs is judged"),
         ("good.trec noise.trec --judged few.txt", "Folds need at least three queries"),
-        ("good.trec noise.trec --judged qrels.txt --folds 19", "19 folds need at least as many queries"),
+        ("good.trec noise.trec --judged qrels.txt --folds 19", "19 folds need at least one query each"),
         ("good.trec noise.trec --judged qrels.txt --baseline magic", "The baseline 'magic' is not among the methods"),
         ("good.trec noise.trec --judged qrels.txt --measures magic", "magic"),
         ("--collection nowhere", "nowhere: there is no corpus.jsonl here"),

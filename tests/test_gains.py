@@ -235,7 +235,7 @@ def test_a_comparison_measures_by_the_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("y", "gains", "message"),
     [
-        ([0.5, 0, 1], False, r"Row 1 has label 0.5; a label is a whole number.*asked for: gains=True"),
+        ([0.5, 0, 1], False, r"Row 1 has label 0.5; a label is a whole number.*need gains=True"),
         ([1, -1, 0], False, r"Row 2 has label -1; a label is a whole number from 0 \(not relevant\) up\.$"),
         ([0.5, -0.1, 1], True, "Row 2 has label -0.1; a real-valued label is a number from 0"),
         ([0.5, np.nan, 1], True, "Row 2 has label nan"),

@@ -51,7 +51,7 @@ def test_the_name_is_that_of_the_router(exports: Path, by_text: Serving) -> None
 def test_a_query_without_what_routing_depends_on_is_refused(exports: Path, by_text: Serving) -> None:
     answer = by_text.post("/v1/route", {"query": {"id": "7"}})
     assert answer.status_code == 422
-    assert "goes by the query's text; its text was not given" in answer.text
+    assert "routes on the query's text; its text was not given" in answer.text
     for name in ("No Name", "shop\n", "\nshop"):
         assert by_text.post("/v1/route", {"query": {"text": "a"}, "name": name}).status_code == 422
 

@@ -97,7 +97,7 @@ def compare(
         typer.Option(
             metavar="<path>",
             help="Judgements by people, of a random sample of the queries: they decide which method is better, and all "
-            "other labels are taken for cheap ones that make this surer.",
+            "other labels are treated as cheap ones that reduce the error.",
         ),
     ] = None,
     top: options.Top = None,

@@ -290,7 +290,7 @@ def write_fields(path: Path, found: Fields, notes: Mapping[str, str]) -> None:
 def fields_text(found: Fields, notes: Mapping[str, str]) -> str:
     """Return the text of a `fields.toml`."""
     lines = [
-        "# What each field of the documents is taken for. Edit it: every command reads it.",
+        "# The kind of each field of the documents. Edit this file: every command reads it.",
         *(f"# {kind}: {said}" for kind, said in KINDS.items()),
         "",
         f"title = {_quoted(found.title or '')}",

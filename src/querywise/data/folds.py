@@ -244,7 +244,9 @@ def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
             f"Folds need at least three queries, for training, validation and testing; there are {len(data)} queries."
         )
     if not 3 <= folds <= len(data):
-        raise DataError(f"{folds} folds need at least as many queries, and at least 3; there are {len(data)} queries.")
+        raise DataError(
+            f"{folds} folds need at least one query each, and 3 is the minimum; there are {len(data)} queries."
+        )
     shuffled = np.random.default_rng(seed).permutation(len(data))
     return [data.select(part) for part in deal(shuffled, equal_sizes(len(data), folds), data.groups)]
 

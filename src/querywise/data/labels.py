@@ -23,10 +23,7 @@ from querywise.runtime.stored import Known, Value, floats
 _LEAST, _MOST = 1e-100, 1e100  # products of two weights, and sums of many, are finite and positive
 
 _LARGEST = 1e100  # sums of many are finite
-_HINT = (
-    " Real-valued labels, such as click rates, are taken where they are asked for: gains=True of from_arrays, "
-    "from_frame and read_parquet."
-)
+_HINT = " Real-valued labels, such as click rates, need gains=True of from_arrays, from_frame and read_parquet."
 
 
 class Learnable(Protocol):

@@ -173,7 +173,7 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
 
 
 def odd_lengths(vectors: Floats | Singles) -> Ints:
-    """Return the rows with vectors that are not finite, or whose length cannot be computed with."""
+    """Return the rows with vectors that are not finite, or whose length is out of range."""
     wide = np.asarray(vectors, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))

@@ -96,7 +96,7 @@ def rows_of(starts: Ints, queries: Ints) -> Ints:
     """Return the row indices of some queries, query by query."""
     if len(queries) and not 0 <= queries.min() <= queries.max() < len(starts) - 1:
         raise DataError(
-            f"Queries are numbered 0 to {len(starts) - 2}; {queries.min()} to {queries.max()} were asked for."
+            f"Queries are numbered 0 to {len(starts) - 2}; {queries.min()} to {queries.max()} were requested."
         )
     sizes = np.diff(starts)[queries]
     ends = np.cumsum(sizes)

@@ -165,7 +165,7 @@ def _read(root: Path, name: str, what: str) -> Vectors | None:
 
 
 def lengths_of(ids: Sequence[str | int], values: Numbers, where: str, what: str) -> Floats:
-    """Return the length of every vector. Raise DataError, naming the row, for vectors that cannot be computed with."""
+    """Return the length of every vector. Raise DataError, naming the row, for invalid vectors."""
     found = np.zeros(len(values))
 
     def measure(first: int) -> None:

@@ -272,7 +272,10 @@ def cross_validated(
     for early stopping.
     """
     if not 2 <= folds <= len(data):
-        raise DataError(f"Cross-validation over {folds} parts needs from 2 parts up, and as many queries: {len(data)}.")
+        raise DataError(
+            f"Cross-validation over {folds} parts needs at least 2 parts, and at least one query per part; there are "
+            f"{len(data)} queries."
+        )
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     place = deal_in_turn(np.random.default_rng(seed).permutation(len(data)), folds, data.groups)
     totals = np.zeros(len(settings))

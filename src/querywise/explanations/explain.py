@@ -369,7 +369,7 @@ def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candida
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     if query_id not in candidates.query_ids:
-        first = f"The first is {candidates.query_ids[0]!r}." if len(candidates) else "There is none at all."
+        first = f"The first is {candidates.query_ids[0]!r}." if len(candidates) else "There are no queries."
         raise DataError(f"There is no query {query_id!r} here. {first}")
     missing = missing_for(ranker)
     candidates.require_features(ranker.feature_count_, ranker.feature_names_, missing=missing)

@@ -147,12 +147,12 @@ def _about_routing(done: Written) -> str:
         return ""
     by = " and ".join(done.routing.by)
     if done.routing.requests == 1:
-        said = f"It goes by the query's {by}: one request to the engine answers a query."
+        said = f"It routes on the query's {by}: one request to the engine answers a query."
         asked = 'python router.py "jaguar"'
     else:
         also = ", as does a query that comes with its class (`--class`)" if "class" in done.routing.by else ""
-        said = f"""It goes by the query's {by}: a first request fetches the engine's best documents with their features,
-a second ranks them. A model routed by text (`--view text`) needs one{also}."""
+        said = f"""It routes on the query's {by}: a first request fetches the engine's best documents with their
+features, a second ranks them. A model routed by text (`--view text`) needs one{also}."""
         asked = """python router.py "jaguar" --first                 # the first request
 python router.py "jaguar" --answer answer.json    # the second, given the engine's answer"""
     return f"""## Route queries

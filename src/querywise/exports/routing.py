@@ -160,13 +160,13 @@ class Router:
         """Explain in a sentence why routing ignores a query's class; None if it uses it."""
         if "class" not in self._by:
             return (
-                f"The class {query_class!r} is not gone by: this model goes by the query's "
-                f"{' and '.join(self._by)}. To go by the class that a query comes with, fit "
+                f"The class {query_class!r} is ignored: this model routes on the query's "
+                f"{' and '.join(self._by)}. To use the class given with a query, fit "
                 "query-classes with known=true."
             )
         if query_class not in self._classes:
             known = ", ".join(self._classes)
-            return f"The class {query_class!r} is not gone by: the model was trained on the classes {known}."
+            return f"The class {query_class!r} is ignored: the model was trained on the classes {known}."
         return None
 
     def _answer(self, text: str | None, facts: QueryFacts) -> Answer:

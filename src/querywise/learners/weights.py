@@ -25,7 +25,7 @@ def check_query_weights(weights: Floats | None, data: Training, *, documents: bo
     if data.document_weights is not None and not documents:
         raise DataError(
             "The data has document weights, and this learner does not support them: it learns from pairs or from whole "
-            "lists of documents, which count as one. Trees (LambdaMART, plain regression) take them. For the others "
+            "lists of documents. Trees (LambdaMART, plain regression) support them. For other learners "
             "give query weights alone: data.with_weights(queries=data.query_weights)."
         )
     known = data.query_weights

@@ -222,7 +222,7 @@ def examples_table(examples: tuple[Example, ...]) -> Table:
         )
         for each in examples
     ]
-    return Table(columns, tuple(rows), f"{first.measure}; a star stands for each grade of relevance.")
+    return Table(columns, tuple(rows), f"{first.measure}; one star per grade of relevance.")
 
 
 def timings_table(found: Findings) -> Table:

@@ -93,8 +93,8 @@ class AdaptedVectors(Estimator):
     Args:
         kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses one or their
             sum; `off` moves no query, and only chooses embedders' shares.
-        gamma: how near a training query must be to count, from 1e-6 to 1e6; None is chosen by cross-validation.
-        l2: the penalty, from 1e-12 to 1e12; None is chosen by cross-validation.
+        gamma: how near a training query must be to count, from 1e-6 to 1e6; None chooses it by cross-validation.
+        l2: the penalty, from 1e-12 to 1e12; None chooses it by cross-validation.
         temperature: of the softmax, from 1e-4 to 1e4.
         gate: move no query unless the cross-validated gain exceeds one standard error.
         folds: parts of the cross-validation over the training queries, from 2 up.

@@ -307,7 +307,7 @@ def known_grades(collection: Collection, index: Index, *, skip_unknown: bool) ->
         place = index.place_of(each.document)
         if place is None and not skip_unknown:
             raise DataError(
-                f"{each.where}: document {each.document!r} of query {each.query!r} is not in the corpus. Mend the "
+                f"{each.where}: document {each.document!r} of query {each.query!r} is not in the corpus. Correct the "
                 "judgements, or leave such lines out with skip_unknown=True.",
                 arguments=("skip_unknown",),
             )
@@ -478,7 +478,7 @@ _OF_FIELD = {
     "coverage": "The share of the query's words that are in the field {field}.",
     "share": "The share of the field {field} that is words of the query; of several values, of the one that has most.",
     "exact": "1 if the field {field}, or one of its values, is the query word by word.",
-    "phrase": "How much of the query stands in the field {field} word after word, without a word between.",
+    "phrase": "The share of the query that occurs in the field {field} as consecutive words.",
     "ordered": "How much of the query stands in the field {field} in the same order, with or without words between.",
     "named": "How many values of the field {field} the query says in full.",
     "length": "How many words the field {field} has, stop words left out.",

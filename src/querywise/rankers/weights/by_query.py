@@ -268,7 +268,7 @@ class WeightsByQuery(Fusion):
 
     The runs are the results of several searches: data has the columns `run.NAME.score` and `run.NAME.reciprocal_rank`
     of each. u(q) comes from the query's neighbors (NeighbourWeights) or from its signals (SignalWeights). Open
-    settings are chosen by cross-validation over training and validation queries: anything but w̄ is taken only if its
+    settings are chosen by cross-validation over training and validation queries: anything but w̄ is used only if its
     mean gain per query exceeds one standard error, and that of the choice itself three. If no setting is open, nothing
     is compared. A query far from all training queries has w̄.
 
@@ -282,11 +282,11 @@ class WeightsByQuery(Fusion):
             documents.
         k: the number of training queries that are neighbors, from 1 up, or a share of them, a float above 0 and up to
             1.
-        kappa: the weight of all training queries relative to the neighbors, from 0 up; none is chosen among 0.25, 1 and
+        kappa: the weight of all training queries relative to the neighbors, from 0 up; none chooses among 0.25, 1 and
             4.
         l2: the penalty on the common part of the weights from signals; above 0.
-        signals_l2: the penalty on the change by signals, above 0; none is chosen among 0.1, 1 and 10.
-        shrinkage: ρ, the share of a query's own weights, from 0 to 1; none is chosen among 0.25, 0.5 and 1.
+        signals_l2: the penalty on the change by signals, above 0; none chooses among 0.1, 1 and 10.
+        shrinkage: ρ, the share of a query's own weights, from 0 to 1; none chooses among 0.25, 0.5 and 1.
         back_off: a share of the training queries, above 0 and up to 1. A query that is farther from its nearest
             training query than this share of them are from theirs gets the weights for all queries; None never backs
             off.
