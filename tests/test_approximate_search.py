@@ -191,9 +191,9 @@ CRAFTED: dict[str, tuple[str, Callable[[Bytes], Bytes]]] = {
     "entry": ("its sizes", lambda content: _with(content, _LINKS_AT + 64 + 34, 255)),
     "height": ("its levels", lambda content: _with(content, _LINKS_AT + 64 + 24, 9)),
     "level": ("its levels|cut short", lambda content: _with(content, _LINKS_AT + 104, 63)),
-    "number": ("its entry for document 0 is inconsistent", lambda content: _with(content, _LINKS_AT + 104 + 784, 1)),
-    "count": ("its entry for document 0 is inconsistent", lambda content: _with(content, _LINKS_AT + 104 + 784 + 10, 33)),
-    "target": ("its entry for document 0 is inconsistent", lambda content: _with(content, _LINKS_AT + 104 + 784 + 17, 255)),
+    "number": ("document 0 is inconsistent", lambda content: _with(content, _LINKS_AT + 104 + 784, 1)),
+    "count": ("document 0 is inconsistent", lambda content: _with(content, _LINKS_AT + 104 + 784 + 10, 33)),
+    "target": ("document 0 is inconsistent", lambda content: _with(content, _LINKS_AT + 104 + 784 + 17, 255)),
     "infinite": ("not finite", lambda content: _with(content, 9, 0x7C)),
 }
 

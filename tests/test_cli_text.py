@@ -417,7 +417,7 @@ def wrong(place: Path) -> Path:
         ("features twogrades --out new", "twogrades/qrels.tsv:2: document 'D1' of query 'q1' has grade 0 here and 1"),
         ("features unqueried --out new", "unqueried: the collection has no queries with a text"),
         ("features unjudged --out new", "unjudged: the collection has no judgements"),
-        ("features few --out new", "three queries or more"),
+        ("features few --out new", "at least three queries"),
         ("index empty --out new", "empty/corpus.jsonl"),
         ("features empty --out new", "empty/corpus.jsonl"),
         ("index nowhere --out new", "nowhere: there is no corpus.jsonl here"),

@@ -364,7 +364,7 @@ def test_features_of_ones_own_are_checked_and_kept(fitted: dict[str, Any], tmp_p
     assert "function f_age() {\n        expression: bm25(0)" in text
     mistakes: tuple[tuple[str, Json, str], ...] = (
         ("opensearch", mine[1:], "the model's feature 'age' is not among its 5 features"),
-        ("opensearch", [*mine, mine[0]], "'age' is there twice"),
+        ("opensearch", [*mine, mine[0]], "'age' appears twice"),
         ("opensearch", {"other": 1}, "The feature set must be"),
         ("opensearch", [{"params": []}], "every feature needs a name"),
         ("solr", {"a": "b"}, "must be a list"),

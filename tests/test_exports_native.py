@@ -277,7 +277,7 @@ def test_features_of_ones_own_are_checked_and_kept_in_the_models_order(fitted: d
             export_model(fitted["trees"], NATIVE, tmp_path / "out", features=mistake)
     with pytest.raises(DataError, match=r"the model's feature 'title.bm25' is not among its 4 features"):
         export_model(fitted["trees"], NATIVE, tmp_path / "out", features=own(*NAMES[1:]))
-    with pytest.raises(DataError, match="'age' is there twice"):
+    with pytest.raises(DataError, match="'age' appears twice"):
         export_model(fitted["trees"], NATIVE, tmp_path / "out", features=own(*NAMES, "age"))
     given: Json = {"learning_to_rank": {"feature_extractors": own("more", *reversed(NAMES))}}
     done = export_model(fitted["trees"], NATIVE, tmp_path / "out", features=given)

@@ -322,7 +322,7 @@ def test_the_command_writes_fields_that_every_command_reads(tmp_path: Path) -> N
     names = (tmp_path / "letor" / "features.txt").read_text()
     assert "title.phrase" in names
     assert "actors" not in names
-    assert "is there already" in refused(call(tmp_path, "fields", "films"))
+    assert "already exists" in refused(call(tmp_path, "fields", "films"))
 
 
 def test_a_kind_that_nobody_knows_is_refused(tmp_path: Path) -> None:

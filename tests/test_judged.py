@@ -59,7 +59,7 @@ def test_labels_of_columns_and_documents_fall_back_to_numbers_counted_from_1() -
         ({"features": np.full((6, 1), np.inf)}, "Row 1, column number of features is inf"),
         ({"starts": np.array([0, 2, 6])}, "starts must be 4 row numbers"),
         ({"starts": np.array([1, 2, 3, 6])}, "begin at 0"),
-        ({"starts": np.array([0, 3, 2, 6])}, "never fall"),
+        ({"starts": np.array([0, 3, 2, 6])}, "never decrease"),
         ({"starts": np.array(6)}, "starts must be 4 row numbers"),
         ({"starts": np.array([0, 2, 3, 5])}, "starts ends at row 5 but there are 6 rows"),
         ({"query_ids": ("a", "b", "a"), "queries": None}, "Query 'a' appears twice"),

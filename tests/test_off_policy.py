@@ -103,7 +103,7 @@ def test_pages_are_estimated_by_item_and_position_as_their_ranker_has_them() -> 
 
 
 def test_what_cannot_be_estimated_is_refused() -> None:
-    with pytest.raises(DataError, match="nothing can be said"):
+    with pytest.raises(DataError, match="cannot be evaluated"):
         estimates(np.ones(3), np.zeros(3))
     with pytest.raises(DataError, match="3 weights for 2 rows"):
         estimates(np.ones(2), np.ones(3))

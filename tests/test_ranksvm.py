@@ -167,7 +167,7 @@ def test_a_minimum_that_is_not_reached_is_an_error_whatever_the_size_of_the_obje
 
     assert solved().gap <= 1e-7 * solved().value
     monkeypatch.setattr("querywise.learners.ranksvm.newton._MAX_STEPS", 2)
-    with pytest.raises(SolverError, match="a relative gap of 1e-09 was asked for"):
+    with pytest.raises(SolverError, match="a relative gap of 1e-09 was required"):
         solved()
 
 

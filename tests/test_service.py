@@ -702,7 +702,7 @@ def test_an_index_that_does_not_fit_the_model_is_refused(model: Path, library: t
     [
         ([], "Name a model folder or pass --demo"),
         (["nowhere"], "nowhere: not a model folder"),
-        (["nowhere", "--demo"], "one of the two"),
+        (["nowhere", "--demo"], "not both"),
         (["--demo", "--index", "x"], "--demo has an index and queries of its own"),
     ],
 )
