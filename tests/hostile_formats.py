@@ -956,7 +956,7 @@ FORMATS = (
         _make_click_folder,
         _use_click_folder,
         unsigned,
-        ("data/judgements.py",),
+        ("data/click_judgments.py",),
         linked=True,
     ),
     *(
@@ -965,7 +965,7 @@ FORMATS = (
             _make_clicked_features(what == "pairs"),
             _use_clicked_features,
             unsigned,
-            ("data/judgements.py", "data/parquet/arrow.py"),
+            ("data/click_judgments.py", "data/parquet/arrow.py"),
             linked=True,
         )
         for what in ("judgments", "pairs")
@@ -975,7 +975,7 @@ FORMATS = (
         _make_clicked_text,
         _use_clicked_text,
         unsigned,
-        ("data/judgements.py", "data/collections.py", "clicks/held_out.py"),
+        ("data/click_judgments.py", "data/collections.py", "clicks/held_out.py"),
         linked=True,
     ),
     Format("a draw of what to judge", _make_draw, _use_draw, unsigned, ("jobs/next.py",), linked=True),
