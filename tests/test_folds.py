@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from querywise.data.folds import Fold, make_folds, read_folds, split_queries
 from querywise.data.judged import Judged
 from querywise.data.letor import write_letor
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
+from tests.worlds import examples
 
 
 def line(query: str, column: int = 1) -> str:
@@ -198,3 +202,46 @@ def test_queries_keep_their_order_within_a_part() -> None:
 def test_a_share_that_leaves_a_side_empty_is_refused(share: float) -> None:
     with pytest.raises(DataError, match=f"A share of {share} leaves one side of 10 queries empty"):
         split_queries(make_judged(queries=10, documents=2, features=2), share=share)
+
+
+def dated(count: int, dates: list[float], groups: list[str | None] | None = None) -> Judged:
+    data = make_judged(count, 4, 2)
+    by_query = None if groups is None else tuple(groups)
+    table = QueryTable(data.query_ids, columns=np.array(dates)[:, None], column_names=("date",), groups=by_query)
+    return data.with_queries(table)
+
+
+def dates_in(data: Judged) -> list[float]:
+    assert data.candidates.queries is not None
+    assert data.candidates.queries.columns is not None
+    return sorted(data.candidates.queries.columns[:, 0].tolist())
+
+
+@settings(max_examples=examples(50))
+@given(dates=st.lists(st.integers(0, 40), min_size=30, max_size=60, unique=True), folds=st.integers(1, 5))
+def test_folds_by_time_train_on_earlier_queries_and_test_on_later_ones(dates: list[float], folds: int) -> None:
+    made = make_folds(dated(len(dates), dates), folds=folds, by_time="date")
+    assert len(made) == folds
+    for fold in made:
+        train, valid, test = map(dates_in, fold)
+        assert train[-1] < valid[0] <= valid[-1] < test[0]
+    tested = [date for fold in made for date in dates_in(fold.test)]
+    assert tested == sorted(dates)[-len(tested) :]
+    assert dates_in(made[-1].train) + dates_in(made[-1].valid) + dates_in(made[-1].test) == sorted(dates)
+
+
+def test_queries_of_one_date_are_in_one_part_and_a_group_is_where_its_last_query_is() -> None:
+    dates = [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]
+    (fold,) = make_folds(dated(6, dates), folds=1, by_time="date")
+    assert [part.query_ids for part in fold] == [("q1", "q2", "q3"), ("q4",), ("q5", "q6")]
+    (fold,) = make_folds(dated(6, dates, ["a", None, None, None, None, "a"]), folds=1, by_time="date")
+    assert [part.query_ids for part in fold] == [("q2", "q3"), ("q4",), ("q1", "q5", "q6")]
+
+
+def test_folds_by_time_say_what_is_missing() -> None:
+    with pytest.raises(DataError, match=r"by_time='day' is no column of the query data; it has date\. Give every"):
+        make_folds(dated(9, [*range(9)]), by_time="day")
+    with pytest.raises(DataError, match="it has none"):
+        make_folds(make_judged(9, 4, 2), by_time="date")
+    with pytest.raises(DataError, match="7 parts in the order of 'date' need more different values: there are 2, of 9"):
+        make_folds(dated(9, [1.0] * 4 + [2.0] * 5), by_time="date")

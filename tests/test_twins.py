@@ -268,6 +268,16 @@ def test_groups_can_be_left_out_of_account(place: Path) -> None:
     assert "have a near-duplicate" in " ".join(asked(place, "--group-by", "query").split())
 
 
+def test_the_command_line_folds_by_time(place: Path) -> None:
+    table = read_queries(place / "queries.jsonl")
+    dates = np.arange(float(len(table)))[:, None]
+    write_queries(place / "queries.jsonl", replace(table, columns=dates, column_names=("date",)))
+    assert json.loads(asked(place, "--json", "--by-time", "date"))["queries"] == 26  # five of seven parts
+    done = run(place, "compare", "train.txt", "--by-time", "day")
+    assert done.returncode == 2
+    assert "--by-time day is no column of the query data; it has date." in " ".join(done.stderr.split())
+
+
 def test_what_group_by_cannot_do_is_refused(place: Path) -> None:
     done = run(place, "compare", "train.txt", "--group-by", "film")
     assert done.returncode == 2
@@ -278,6 +288,9 @@ def test_what_group_by_cannot_do_is_refused(place: Path) -> None:
     done = run(place, "compare", ".", "--group-by", "near")
     assert done.returncode == 2
     assert "these folds already exist and are used as they are" in " ".join(done.stderr.split())
+    done = run(place, "compare", ".", "--by-time", "date")
+    assert done.returncode == 2
+    assert "are used as they are; --by-time date is for one file" in " ".join(done.stderr.split())
     with pytest.raises(DataError, match=r"^Near-duplicates are found by the texts or vectors of queries, or by"):
         near_groups(make_judged(5, 4, 3))
 

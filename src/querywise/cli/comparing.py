@@ -117,6 +117,14 @@ def compare(
             "near-duplicates (the same words, one edit apart, similar vectors or relevant documents); query, nothing."
         ),
     ] = "group",
+    by_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<column>",
+            help="Train on earlier queries and test on later ones: a column of queries.jsonl, such as a date as a "
+            "number, in whose order one file or collection is cut into folds.",
+        ),
+    ] = None,
     cluster: options.ClusterAddress = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -155,7 +163,14 @@ def compare(
     with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster):
         missing = reading_for(fixed.get("missing"))
         folds = folds_of(
-            data, queries, seed=seed, judgements=judgements, retrieval=how, missing=missing, group_by=group_by
+            data,
+            queries,
+            seed=seed,
+            judgements=judgements,
+            retrieval=how,
+            missing=missing,
+            group_by=group_by,
+            by_time=by_time,
         )
         clicks = held_out(data) if judgements is None else None
         title = title or f"Methods compared on {data.absolute().name}"

@@ -188,25 +188,32 @@ def read_folds(folder: PathLike) -> Folds:
     return _rotated(_read_parts(files, root))
 
 
-def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
+def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0, by_time: str | None = None) -> Folds:
     """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does.
 
     Args:
         data: a judged set of three queries or more. Where its queries have groups, a group is in one part.
         folds: how many, from 3 to the number of queries. Each tests on one part and validates on another.
         seed: which query is in which part.
+        by_time: a column of the query data, such as a date as a number. Queries are then cut in its order into two
+            parts more than there are folds: each fold trains on all parts before those that it validates and tests on.
+            A group is where its last query is.
 
     Returns:
         Folds; each has `train`, `valid` and `test`. No query is in two of them.
 
     Raises:
-        DataError: Fewer than three folds, and more than there are queries or groups of them.
+        DataError: Fewer than three folds, and more than there are queries or groups of them; no such column, and too
+            few different values in it.
 
     >>> from querywise import make_folds, make_judged
     >>> folds = make_folds(make_judged(10, 5, 3))
     >>> len(folds), folds[0]
     (5, Fold(queries: train 6, valid 2, test 2; 3 features))
     """
+    if by_time is not None:
+        parts = _in_order(data, by_time, folds + 2)
+        return Folds([partial(_after_earlier, parts, number) for number in range(folds)], [data])
     made = _rotated(cut_up(data, folds=folds, seed=seed))
     return Folds([partial(made.__getitem__, number) for number in range(len(made))], [data])
 
@@ -249,6 +256,36 @@ def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
         )
     shuffled = np.random.default_rng(seed).permutation(len(data))
     return [data.select(part) for part in deal(shuffled, equal_sizes(len(data), folds), data.groups)]
+
+
+def _after_earlier(parts: Sequence[Judged], number: int) -> Fold:
+    """Return the fold that validates and tests on two parts after those up to `number`."""
+    valid, test = parts[number + 1 : number + 3]
+    return Fold(concatenate(parts[: number + 1]), valid, test)
+
+
+def _in_order(data: Judged, column: str, parts: int) -> list[Judged]:
+    """Cut a judged set into nearly equal parts in the order of a column; groups and equal values stay together."""
+    table = data.candidates.queries
+    names = () if table is None else table.column_names
+    if table is None or table.columns is None or column not in names:
+        raise DataError(
+            f"by_time={column!r} is no column of the query data; it has {', '.join(names) or 'none'}. Give every query "
+            'one in queries.jsonl, as a number: "columns": {"date": 20260131}.',
+            arguments=("by_time",),
+        )
+    times, last = table.columns[:, names.index(column)], np.full(len(data), -np.inf)
+    np.maximum.at(last, data.groups, times)
+    _, value, counts = np.unique(last[data.groups], return_inverse=True, return_counts=True)
+    place = ((np.cumsum(counts) - counts / 2) * parts / len(data)).astype(np.int64)[value]
+    found = [np.flatnonzero(place == part) for part in range(parts)]
+    if not all(map(len, found)):
+        raise DataError(
+            f"{parts} parts in the order of {column!r} need more different values: there are {len(counts)}, of "
+            f"{len(data)} queries, and queries of one value or group are in one part.",
+            arguments=("by_time",),
+        )
+    return [data.select(part) for part in found]
 
 
 def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[Judged, Judged]:

@@ -226,6 +226,7 @@ def folds_of(
     retrieval: Retrieval | None = None,
     missing: Missing = "refused",
     group_by: str = "group",
+    by_time: str | None = None,
 ) -> Folds:
     """Return the folds of a folder, or split a file or a text collection into five.
 
@@ -237,23 +238,28 @@ def folds_of(
         missing: whether features of a Parquet log may be missing.
         group_by: what folds keep together: `group`, existing groups of queries; `near`, also near-duplicates; `query`,
             nothing.
+        by_time: a column of the query data in whose order they are split; None is at random.
     """
     check_group_by(group_by)
     if is_collection(data):
         how = retrieval or Retrieval()
-        folds, adaptation = folds_from_text(data, how, queries, seed=seed, judgements=judgements, group_by=group_by)
+        folds, adaptation = folds_from_text(
+            data, how, queries, seed=seed, judgements=judgements, group_by=group_by, by_time=by_time
+        )
         return folds if adaptation is None else folds.learning(adaptation.fold)
     if retrieval is not None:
         retrieval.refuse_vectors([data])
     check_may_lack(data, missing)
     if reader_of(data) is not FOLDER:
-        return make_folds(grouped_by(read_features(data, queries=queries, missing=missing), group_by), seed=seed)
-    if group_by == "near":
-        raise DataError(
-            f"{data}: these folds already exist and are used as they are; group_by='near' is for one file or "
-            "collection that is split into folds.",
-            arguments=("group_by",),
-        )
+        found = grouped_by(read_features(data, queries=queries, missing=missing), group_by)
+        return make_folds(found, seed=seed, by_time=by_time)
+    for name, value in (("group_by", group_by if group_by == "near" else None), ("by_time", by_time)):
+        if value is not None:
+            raise DataError(
+                f"{data}: these folds already exist and are used as they are; {name}={value!r} is for one file or "
+                "collection that is split into folds.",
+                arguments=(name,),
+            )
     folds = read_folds(data)
     return folds if queries is None else folds.with_queries(read_queries(queries))
 
@@ -266,13 +272,15 @@ def folds_from_text(
     seed: int = 0,
     judgements: Path | None = None,
     group_by: str = "group",
+    by_time: str | None = None,
 ) -> tuple[Folds, Adaptation | None]:
     """Split a text collection into five by plain vectors; also return how its query vectors are to learn, or None."""
     collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
     found = _plain_candidates(collection, index, how)[0]
     clicks = _clicks_in(data, judgements)
     found = found if clicks is None else judged_by_clicks(found, clicks)
-    return make_folds(grouped_by(found, group_by), seed=seed), _adaptation(collection, index, how, clicks)
+    folds = make_folds(grouped_by(found, group_by), seed=seed, by_time=by_time)
+    return folds, _adaptation(collection, index, how, clicks)
 
 
 def is_collection(data: Path) -> bool:
