@@ -104,6 +104,10 @@ class Prepared(Protocol):
         """
         ...
 
+    def add(self, data: Judged, /) -> Self:
+        """Return a copy with more training queries and the same global model."""
+        ...
+
     def gathered(self) -> Prepared:
         """Return the same object with the data that workers hold gathered here, so that it can be saved."""
         ...

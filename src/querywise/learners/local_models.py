@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +13,10 @@ from scipy.sparse import csr_array
 from querywise.contracts.answers import Opaque
 from querywise.contracts.asking import nobody
 from querywise.contracts.protocols import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.labels import StoredWeights, checked_gains
 from querywise.data.training import Training
+from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.resume import finish_calls
@@ -99,6 +102,17 @@ class PreparedRows:
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Train the global model and store the training queries."""
         self.everyone_ = unfitted(self.learner).fit(data, valid=valid)
+        return self._keep(data)
+
+    def add(self, data: Judged, /) -> Self:
+        """Return a copy with more training queries and the same global model."""
+        if data.document_weights is not None and not hasattr(self, "document_weights_"):
+            raise DataError("The training queries have no document weights, so added ones cannot have any.")
+        rows = data.candidates
+        added = replace(data.candidates_only(), candidates=Candidates(rows.features, rows.starts, rows.query_ids))
+        return copy.copy(self)._keep(concatenate([self._kept(), added]))
+
+    def _keep(self, data: Judged) -> Self:
         self.features_, self.labels_ = data.candidates.features, data.labels
         self.starts_, self.query_ids_ = data.candidates.starts, data.candidates.query_ids
         # Only what the data has, usually nothing: folders of earlier versions have none of these either.
@@ -109,6 +123,10 @@ class PreparedRows:
         if data.document_weights is not None:
             self.document_weights_ = data.document_weights
         return self
+
+    def _kept(self) -> Judged:
+        worth: dict[str, Any] = {name: getattr(self, f"{name}_", None) for name in _WORTH}
+        return Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_, **worth)
 
     def _check_stored(self, known: Known) -> None:
         """Check that the global model has the learner's class and that values of labels are valid training data."""
@@ -132,8 +150,7 @@ class PreparedRows:
     def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> FittedModels:
         """Train one model per row. A row whose queries have no pairs, or all weigh the same, gets the global model."""
         local = self.learner.local(self.everyone_) if isinstance(self.learner, TeachesLocally) else self.learner
-        worth: dict[str, Any] = {name: getattr(self, f"{name}_", None) for name in _WORTH}
-        data = Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_, **worth)
+        data = self._kept()
         has_pairs = data.pairs > 0
         rows = query_weights.toarray() * has_pairs
 

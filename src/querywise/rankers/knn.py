@@ -7,6 +7,7 @@ picked from models trained beforehand around every training query, by shared tra
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -28,7 +29,9 @@ from querywise.contracts.answers import (
 from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.protocols import Learner, Models, Neighborhood, Prepared, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
+from querywise.data.rows import first_repeated
 from querywise.data.training import Training, takes_parts
+from querywise.errors import DataError
 from querywise.learners.local_models import prepared
 from querywise.locality.groupings import k_means
 from querywise.locality.neighborhoods import Search, measured
@@ -94,6 +97,38 @@ class KnnOnline(AnyRanker):
         self.locality_ = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.locality_.fit(data, self.prepared_.everyone)
         return self
+
+    def add(self, data: Judged, /) -> Self:
+        """Return a ranker with more training queries. This one stays as it is.
+
+        Queries are answered as if by a `fit` on all training queries that kept the global model, the scales of features
+        and the view of the first one: only the neighbors of a query, and `back_off`, depend on the added queries.
+
+        Args:
+            data: judged queries that are not among the training queries, with the same features.
+
+        Raises:
+            NotFittedError: It is not fitted.
+            DataError: Other features or missing values, a query that is a training query already, and labels or weights
+                that cannot stand beside those of the training queries.
+
+        >>> from querywise import KnnOnline, RankSVM, make_judged, split
+        >>> train, later, test = split(make_judged(50, 10, 4, kinds=2))
+        >>> ranker = KnnOnline(RankSVM(), k=8).fit(train)
+        >>> ranker.training_queries(test.candidates).shape, ranker.add(later).training_queries(test.candidates).shape
+        ((10, 30), (10, 40))
+        """
+        if not isinstance(data, Judged):
+            found = type(data).__name__  # type: ignore[unreachable]  # a caller without types
+            raise DataError(f"add takes a Judged set: from_arrays(X, y, qid=…) or from_frame(table); found {found}.")
+        ready(self, data)
+        known = first_repeated((*self.locality_.query_ids_, *data.query_ids))
+        if known is not None:
+            raise DataError(f"Query {known!r} is a training query already. Leave it out, or fit all anew.")
+        other = copy.copy(self)
+        if len(data):
+            other.prepared_, other.locality_ = self.prepared_.add(data), self.locality_.add(data)
+        return other
 
     def _predict(self, seen: Candidates, /) -> Floats:
         if len(seen) != 1:

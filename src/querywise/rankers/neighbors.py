@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from scipy.sparse import csr_array, vstack
 from querywise.contracts.answers import Once, Place, TrainingQueries
 from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighborhood, Preparing, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
-from querywise.data.labels import StoredWeights
+from querywise.data.labels import StoredWeights, joined_weights
 from querywise.data.ordering import by_coordinates
 from querywise.data.training import Training
 from querywise.errors import DataError
@@ -77,21 +78,33 @@ class Locality:
         self.view_ = fitted_view(self.view, data, everyone)
         view = self.view_
         self.points_ = cached("points", view, data, lambda: np.asarray(data.by_query(view.points)))
+        return self._know(data.query_ids, data.pairs, data.query_weights, data)
+
+    def add(self, data: Judged, /) -> Self:
+        """Return a copy with more training queries in the same view."""
+        other = copy.copy(self)
+        other.points_ = np.concatenate([self.points_, np.asarray(self.view_.points(data.candidates))])
+        weights = [getattr(self, "query_weights_", None), data.query_weights]
+        joined = joined_weights(weights, [len(self.points_), len(data)])
+        pairs = np.concatenate([self.pairs_, data.pairs])
+        return other._know((*self.query_ids_, *data.query_ids), pairs, joined, other.points_)
+
+    def _know(self, ids: tuple[str, ...], pairs: Ints, weights: Floats | None, of: Training | Floats) -> Self:
+        """Learn from the training queries' positions; what is cached belongs to `of`."""
         forget_derived(self)
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
-        self.pairs_ = data.pairs
-        if data.query_weights is not None:
-            self.query_weights_ = data.query_weights
-        self.query_ids_ = data.query_ids
-        self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off, data)
+        self.query_ids_, self.pairs_ = ids, pairs
+        if weights is not None:
+            self.query_weights_ = weights
+        self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off, of)
         self.make_ready()
         return self
 
-    def _limit(self, share: float, data: Training) -> float:
+    def _limit(self, share: float, of: Training | Floats) -> float:
         """Return the quantile `share` of the training queries' distances to their nearest other one."""
         if len(self.points_) < 2:
             return float("inf")
-        gaps = cached("gaps", (self.view_, self.metric), data, self._gaps)
+        gaps = cached("gaps", (self.view_, self.metric), of, self._gaps)
         return max(float(np.quantile(gaps, share)), self._rounding())
 
     def _rounding(self) -> float:

@@ -23,18 +23,27 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.data.labels import StoredWeights
+from querywise.data.judged import Judged
+from querywise.data.labels import StoredWeights, joined_weights
 from querywise.data.rows import count_pairs
 from querywise.learners.linear import LinearLearner, LinearModels
 from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.certificates import MANY, Gaps, gaps, gaps_if_rounded
-from querywise.learners.ranksvm.newton import Optimum, Ridge, refined
-from querywise.learners.ranksvm.preferences import PreferenceParts, Preferences, joined, query_ranges, total
+from querywise.learners.ranksvm.newton import Optimum, Ridge, State, refined
+from querywise.learners.ranksvm.preferences import (
+    SQUARED_HINGE,
+    PreferenceParts,
+    Preferences,
+    joined,
+    query_ranges,
+    total,
+)
 from querywise.learners.ranksvm.systems import (
     Curved,
     LinearSystems,
@@ -48,11 +57,11 @@ from querywise.learners.ranksvm.systems import (
     solved,
     step_sums,
 )
-from querywise.learners.weights import WeightRows, weighed
+from querywise.learners.weights import WeightRows, check_query_weights, weighed
 from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.progress import doing
 from querywise.runtime.resume import content, finish_jobs
-from querywise.runtime.scaling import Scaling
+from querywise.runtime.scaling import Moments, Scaling
 from querywise.runtime.stored import Absent, Known, Optional, Starts, Table, contents, floats, ints, part, require
 from querywise.runtime.threads import in_threads, one_blas_thread, slices
 from querywise.runtime.workers import Kept, ThisProcess
@@ -200,6 +209,29 @@ class PreparedRankSVM:
         """Set weights of the training queries, by which every row of V is multiplied."""
         self.query_weights_ = query_weights
         return self
+
+    def add(self, data: Judged, /) -> Self:
+        """Return a copy with more training queries: their gradients and curvatures are those at the same global model.
+
+        Labels are compared within a query only, so the grades of added queries may be others.
+        """
+        check_query_weights(None, data)
+        known = getattr(self, "query_weights_", None)
+        weights = joined_weights([known, data.query_weights], [len(self.pairs_), len(data)])
+        features, spread, other = data.candidates.features, self._parts(), copy.copy(self)
+        scaling = Scaling(Moments.of(features).mean, self.spread_)  # the center changes nothing
+        added = Preferences(scaling.apply(features), data.labels, data.candidates.starts)
+        curved, pairs = [*spread.curved], [*spread.pairs]
+        if curved:
+            scores = added.scores(self.centre_)
+            curved.append(curved_queries(added, State(scores, added.sums(scores, SQUARED_HINGE))))
+        if pairs:
+            pairs.append(added)
+        other.pairs_ = np.concatenate([self.pairs_, added.pairs])
+        other._spread, other._anchors, other.identity = replace(spread, curved=curved, pairs=pairs), None, None
+        other._remember()
+        other._spread = None
+        return other if weights is None else other.weighted(weights)
 
     def gathered(self) -> Self:
         """Return the object with the data that workers hold gathered here, so that it can be saved."""
