@@ -31,6 +31,13 @@ def test_what_a_training_needs_is_kept_and_no_more(tmp_path: Path) -> None:
     assert {path.name.partition("-")[0] for path in tmp_path.rglob("*.nbi")} == kept
 
 
+def test_a_helper_is_compiled_once_whatever_constants_it_is_called_with(tmp_path: Path) -> None:
+    run_python(
+        ["-c", "import numpy; from querywise.runtime.compiled import smallest; smallest(numpy.ones(3), 2)"], tmp_path
+    )
+    assert len([*tmp_path.rglob("compiled._moved_down-*.nbc")]) == 1  # with 0, False and True
+
+
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """The commands of the processes that are started; the reader's code is kept in an empty folder."""

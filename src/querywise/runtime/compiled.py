@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 from numba.core import cgutils, event, types
+from numba.core.types.misc import unliteral
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -84,9 +85,9 @@ def _kept(function: Any, **how: Any) -> Any:
     """Compile a function with numba, caching its machine code on disk if possible."""
     how["no_cfunc_wrapper"] = True  # they are never called from C, and the wrappers are slow to compile
     if _no_place:
-        return numba.njit(**how)(function)
+        return _for_any_constant(numba.njit(**how)(function))
     try:
-        return numba.njit(cache=True, **how)(function)
+        return _for_any_constant(numba.njit(cache=True, **how)(function))
     except RuntimeError:  # neither the package's folder nor the home folder is writable
         tried, folder = numba.config.CACHE_DIR, _private_folder()
         folder = None if folder == tried else folder
@@ -102,6 +103,17 @@ def _kept(function: Any, **how: Any) -> Any:
         else:
             numba.config.CACHE_DIR = folder  # for all functions compiled later
         return _kept(function, **how)
+
+
+def _for_any_constant(made: Any) -> Any:
+    """Let calls with constants use the code for any number: numba would compile it anew for every constant."""
+    of_types = made.get_call_template
+
+    def get_call_template(given: Any, named: Any) -> Any:
+        return of_types(tuple(map(unliteral, given)), {name: unliteral(each) for name, each in named.items()})
+
+    made.get_call_template = get_call_template
+    return made
 
 
 def _private_folder() -> str | None:
