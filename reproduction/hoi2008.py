@@ -57,6 +57,7 @@ from reproduction.verdicts import (
     Part,
     Values,
     alike,
+    certain,
     claimed,
     column,
     paired,
@@ -129,6 +130,10 @@ def reproduce(folds: Folds, out: Path, *, rankers: Sequence[int] | None = None, 
         *_about_quality(values),
         *_about_gamma(values, size.gammas, swept[_line(None)]),
         *_about_cost(seconds, pairs, kept["in all"][0], known=whole[0].train.feature_count == WIDTH),
+        certain(
+            "SSER learns its weights anew for each query online, SER once offline (conclusion)",
+            "its program has the query's own documents in it",
+        ),
     ]
     numbers: JsonObject = {
         "columns": [column + 1 for column in columns],
@@ -364,7 +369,8 @@ def _about_cost(seconds: dict[str, float], pairs: int, queries: int, *, known: b
     counts = f"Ranking SVM has about {_PAIRS:,} constraints in a training, SER about {_ROWS} (±10 %)"
     return [
         claimed(
-            "Training SER and SSER takes a fraction of Ranking SVM's time (Table 3; less than a tenth)",
+            "Training SER and SSER takes a fraction of Ranking SVM's time (Table 3: 6.3 and 7.5 s against 1,229 and "
+            "37,076; here less than a tenth)",
             f"{seconds[SER]:.2g} and {seconds[SSER]:.2g} s against {theirs:.2g} s with all pairs written down; ours, "
             f"which writes none down, takes {seconds[SVM]:.2g} s",
             [Part(0.1 * theirs - ours)],
