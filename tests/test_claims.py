@@ -11,7 +11,8 @@ import pytest
 
 from querywise.evaluation.rankings import DIFFICULTIES, Breakdown, QueryGroup
 from querywise.evaluation.significance import paired_t_test
-from reproduction import lin2011_claims
+from querywise.runtime.values import Json
+from reproduction import geng2008, lin2011_claims
 from reproduction.lin2011_sweep import ALONE, THEIRS
 from reproduction.papers import write_findings
 from reproduction.verdicts import CERTAIN, Part, alike, certain, claimed, paired, untestable, verdict, within
@@ -160,3 +161,30 @@ def test_claims_about_mq2008_are_judged_on_it_and_nowhere_else() -> None:
     assert gain.here.startswith("NDCG@1 -0.0010, NDCG@2 -0.0010")
     elsewhere = lin2011_claims._about_mq2008(values, known=False)
     assert [(each.claim, each.outcome) for each in elsewhere] == [(claim, "not testable") for claim in found]
+
+
+def test_all_three_are_held_to_every_global_model() -> None:
+    rng = np.random.default_rng(2)
+    level = rng.random(100)
+    values = {f"{row} | map": level + rng.normal(0, 0.005, 100) for row in (ALONE, *THEIRS, *lin2011_claims.RIVALS)}
+    near = lin2011_claims._alike(values)
+    assert (len(near.parts), near.outcome) == (12, "reproduced, significant")
+    values["listnet | map"] = values["listnet | map"] + 0.1
+    far = lin2011_claims._alike(values)
+    assert far.outcome == "reversed"
+    assert far.here.startswith("farthest: ")
+    assert "against listnet" in far.here
+
+
+@pytest.mark.parametrize(
+    ("largest_loss", "change", "outcome"),
+    [(2.0, 0.3, "reproduced, no test"), (2.0, 0.7, "not reproduced"), (0.1, 0.05, CERTAIN)],
+)
+def test_a_stability_above_every_loss_bounds_nothing(largest_loss: float, change: float, outcome: str) -> None:
+    left: list[Json] = [{"pairs": 50, "largest_change": change, "bound": 0.5}]
+    stability, theorem, *others = geng2008._about_theory(
+        {"one_pair_left_out": left, "paper_bound": 5.0, "largest_loss": largest_loss}
+    )
+    assert (stability.outcome, theorem.outcome) == (outcome, CERTAIN)
+    assert theorem.here.endswith(f"and empty: no loss is above {largest_loss:.2f}")
+    assert {each.outcome for each in others} == {"not testable"}
