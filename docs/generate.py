@@ -201,7 +201,7 @@ def write_summary_of_claims() -> None:
     places = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "stdlib": "the embedded collection"}
     heads = ["paper", "claim", "its p", *places.values()]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    content = []
+    content: dict[str, list[list[str]]] = {}
     FIGURES.joinpath("claims").mkdir(exist_ok=True)
     for paper, collections in CLAIMS.items():
         found = {
@@ -212,13 +212,14 @@ def write_summary_of_claims() -> None:
             assert {each["claim"] for each in others} <= {claim["claim"]}, f"{paper}: other claims on other data"
             outcomes = dict(zip(found, [claim, *others], strict=True))
             cells = [outcomes[name]["outcome"] if name in outcomes else "" for name in places]
-            content.append([paper, claim["claim"], claim["paper"], *cells])
-            lines.append(f"| {' | '.join(content[-1])} |")
+            row = [paper, claim["claim"], claim["paper"], *cells]
+            content.setdefault(paper, []).append(row)
+            lines.append(f"| {' | '.join(row)} |")
         parts = [f"{_reproduced(claims)} on {places[name]}" for name, claims in found.items()]
         said = f"Of the paper's claims that can be tested, these are reproduced: {'; '.join(parts)}.\n"
         (FIGURES / "claims" / f"{paper}.md").write_text(said)
     (FIGURES / "claims" / "table.md").write_text("\n".join(lines) + "\n")
-    _write_json(FIGURES / "claims" / "numbers.json", {"printed": [heads, *content]})
+    _write_json(FIGURES / "claims" / "numbers.json", {"printed": content})
 
 
 def _reproduced(claims: Sequence[dict[str, Any]]) -> str:

@@ -215,7 +215,7 @@ def around_centres(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(weights))
         return objective_sums(pairs, shares, weights)
 
-    monkeypatch.setattr("querywise.learners.ranksvm.newton.objective_sums", noted)
+    monkeypatch.setattr("querywise.learners.ranksvm.certificates.objective_sums", noted)
     return counts
 
 
