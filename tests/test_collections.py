@@ -252,7 +252,7 @@ def test_a_file_without_a_query_is_refused(tmp_path: Path, name: str) -> None:
         ('{"id": "D9", "text": "x"}', 'expected an object with an "_id"'),
         ('{"_id": null}', 'expected an object with an "_id"'),
         ('{"_id": 1.5}', 'expected an object with an "_id"'),
-        ('{"_id": "a\\tb"}', "cannot be printed"),
+        ('{"_id": "a\\tb"}', "unprintable characters"),
         ('{"_id": "D9", "text": 7}', '"text" must be text; found 7'),
         ('{"_id": "D9", "text": ["a"]}', "\"text\" must be text; found ['a']"),
         ('{"_id": "D9", "title": false}', '"title" must be text; found False'),
