@@ -134,7 +134,7 @@ def test_a_model_is_promoted_and_put_back(tmp_path: Path) -> None:
     served = ModelFolder(tmp_path / "a")
     done = run(tmp_path, "promote", "b", "--over", "a")
     assert done.returncode == 0, done.stderr
-    assert f"a has model {versions['b'][:12]} now" in done.stdout
+    assert f"a now has model {versions['b'][:12]}" in done.stdout
     assert version_of(tmp_path / "a") == versions["b"]
     assert version_of(before(tmp_path / "a")) == versions["a"]
     assert served.refresh() == "replaced"
