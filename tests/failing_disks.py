@@ -78,7 +78,7 @@ from querywise.service.judging import JudgementFile, JudgesFile
 from querywise.service.responses import ApiError
 from querywise.service.schema import KnownQuery
 from querywise.storage import load, save
-from querywise.storage.promoting import promote
+from querywise.storage.models import promote
 from tests.worlds import as_runs
 
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from querywise.storage.classes import name_of
+from querywise.storage.objects import name_of
 
 
 def stored_classes() -> dict[str, type]:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from querywise.storage import load
-from querywise.storage.classes import current
+from querywise.storage.objects import current
 from tests.golden.make import ENGINES, HERE, exported
 from tests.golden.worlds import answers, machine
 from tests.stored_classes import STORED

@@ -18,7 +18,7 @@ from querywise.online.outcomes import read_draws
 from querywise.online.verdict import log_e_value
 from querywise.service.loaded_model import ModelFolder
 from querywise.storage import load, save, version_of
-from querywise.storage.promoting import before, promote, put_back
+from querywise.storage.models import before, promote, put_back
 from tests.commands import run
 from tests.support.online import BETTER, DOCUMENTS, NOW, Played, played
 

@@ -19,7 +19,7 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime.files import digest_of
 from querywise.runtime.packages import Package
 from querywise.runtime.stored import Added, declared
-from querywise.storage import classes, load, save
+from querywise.storage import load, objects, save
 from tests.golden.make import HERE
 from tests.stored_classes import STORED
 
@@ -82,14 +82,14 @@ def test_renamed_classes_and_learned_names_are_found_by_their_aliases(
     rewrite(model, older)
     with pytest.raises(ModelFileError, match="does not know"):
         load(model)
-    monkeypatch.setitem(classes.FORMER, "RankingMachine", "learners.ranksvm.ranksvm.RankSVM")
-    monkeypatch.setitem(classes.FORMER, "learners.ranksvm.ranksvm.RankSVM.slopes_", "weights_")
+    monkeypatch.setitem(objects.FORMER, "RankingMachine", "learners.ranksvm.ranksvm.RankSVM")
+    monkeypatch.setitem(objects.FORMER, "learners.ranksvm.ranksvm.RankSVM.slopes_", "weights_")
     assert np.array_equal(load(model).predict(DATA.candidates), expected)
 
 
 def test_former_names_lead_to_classes_that_are_there() -> None:
-    assert {classes.current(name) for name in classes.FORMER} <= set(STORED)
-    assert not set(classes.REMOVED) & set(classes.FORMER)
+    assert {objects.current(name) for name in objects.FORMER} <= set(STORED)
+    assert not set(objects.REMOVED) & set(objects.FORMER)
 
 
 def test_a_folder_names_classes_by_their_module(model: Path) -> None:

@@ -128,8 +128,8 @@ def promote(
 
     The model that was there is kept beside, in a folder whose name ends in .previous.
     """
-    from querywise.storage.promoting import before, put_back
-    from querywise.storage.promoting import promote as put
+    from querywise.storage.models import before, put_back
+    from querywise.storage.models import promote as put
 
     if (model is None) != back:
         raise DataError("Name the model to promote or pass --back, not both.")

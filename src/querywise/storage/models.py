@@ -4,7 +4,7 @@ Loading executes no code from the folder.
 
 The manifest holds the class, its parameters and its learned values, and names the arrays file by a hash of its content.
 Replacing the manifest replaces the model in one step: a reader of the folder gets either the old model or the new one,
-never a mixture.
+never a mixture. `promote` replaces a model by that of another folder, and `put_back` undoes it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from querywise.runtime.files import (
     is_sealed,
     read_regular_file,
     read_steadily,
+    refuse_link,
     regular_file,
     sealed,
     write_bytes,
@@ -47,6 +48,7 @@ FORMAT = "querywise model"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 LOCK = ".lock"  # held while writing
+PREVIOUS = ".previous"  # suffix of the folder that keeps the model that `promote` replaced
 
 _LONGEST_MANIFEST = 256_000_000  # bytes
 # Of JSON: objects and lists, and names in objects. Python takes a second to parse a million names, and blocks
@@ -457,3 +459,39 @@ def _cleared(path: Path, age: float) -> Iterator[None]:
             for each in leftovers:
                 if time.time() - each.lstat().st_mtime >= age:
                     each.unlink()
+
+
+def promote(model: Path, over: Path) -> str:
+    """Replace a model by another, keeping the previous one in a folder beside it; return the version now in place.
+
+    A service that has the folder open picks up the change. If interrupted, either the old or the new model is in place,
+    whole.
+    """
+    if model.resolve() == over.resolve():
+        raise DataError(f"{model}: this model is already in place.", arguments=("over",))
+    load_ranker(model)  # raises an error if it is damaged
+    check_model_folder(over)
+    refuse_link(before(over))
+    if (over / MANIFEST).exists():
+        put_stored(before(over), read_stored(over))
+    put_stored(over, read_stored(model))
+    return version_of(over)
+
+
+def put_back(over: Path) -> str:
+    """Swap the model and the previous one; return the version now in place."""
+    other = before(over)
+    refuse_link(other)
+    if not (other / MANIFEST).exists():
+        raise ModelFileError(f"{other}: there is no previous model. `querywise promote` keeps the one it replaces.")
+    load_ranker(other)
+    present = read_stored(over)
+    put_stored(over, read_stored(other))
+    put_stored(other, present)
+    return version_of(over)
+
+
+def before(over: Path) -> Path:
+    """Return the folder of the previous model."""
+    folder = over.resolve()
+    return folder.with_name(folder.name + PREVIOUS)
