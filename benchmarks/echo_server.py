@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 from fastapi import Request, Response
 
+from querywise.service.api import JSON, encode
 from querywise.service.guards import decode, read_body
 from querywise.service.loaded_model import ModelFolder
-from querywise.service.responses import JSON, encode
 from querywise.service.routes import create_api
 from querywise.service.schema import QueriesResponse
 from querywise.service.server import run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.results import Result, alone
 from querywise import save
-from querywise.service.costs import BATCHES, SIZES, USUAL
+from querywise.service.limits import BATCHES, SIZES, USUAL
 from querywise.service.loaded_model import LoadedModel
 from tests.support.rankers import RANKERS, fitted_once
 

@@ -74,8 +74,8 @@ from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.resume import Record, _Store
+from querywise.service.api import ApiError
 from querywise.service.judging import JudgementFile, JudgesFile
-from querywise.service.responses import ApiError
 from querywise.service.schema import KnownQuery
 from querywise.storage import load, save
 from querywise.storage.models import promote

@@ -20,8 +20,8 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.single import Single
-from querywise.service import connection, connections, server
-from querywise.service.connections import Connections
+from querywise.service import connection, server
+from querywise.service.connection import Connections
 from querywise.service.guards import Head, Hosts, post_problem
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import ModelFolder
@@ -398,7 +398,7 @@ def test_a_new_connection_takes_the_place_of_the_one_that_waits_longest() -> Non
 
 
 def test_when_all_hold_too_much_the_largest_of_the_client_with_most_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_BYTES", 100)
+    monkeypatch.setattr(connection, "MOST_BYTES", 100)
     every = Connections(80)
     lines = {"a": [Line(30), Line(20), Line(40)], "b": [Line(45)], "c": [Line(1)]}
     for name, some in lines.items():
@@ -416,7 +416,7 @@ def test_when_all_hold_too_much_the_largest_of_the_client_with_most_end(monkeypa
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is cut off for being slow; all connections together may hold 30 MB."""
     monkeypatch.setattr(connection, "SECONDS", 60.0)
-    monkeypatch.setattr(connections, "MOST_BYTES", 30_000_000)
+    monkeypatch.setattr(connection, "MOST_BYTES", 30_000_000)
 
 
 @pytest.mark.parametrize("then", [b"", GET * 2, b"close"])

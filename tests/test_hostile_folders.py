@@ -50,7 +50,7 @@ OTHERS = {
     "runtime/ray.py": "the token that it has just made",
     "runtime/workers.py": "what a process that it started has written, and what the system says",
     "service/documents.py": "the body of a request",
-    "service/experiment.py": "what a process that it started has written",
+    "service/online.py": "what a process that it started has written",
     "service/api.py": "pages in this package",
 }
 

@@ -52,7 +52,7 @@ ONLY_IN: dict[str, str | tuple[str, ...]] = {
     "numba": "runtime/compiled.py",
     "narwhals": "data/frames.py",
     "pyarrow": ("data/parquet/arrow.py", "display/tables.py"),
-    "uvicorn": ("service/server.py", "service/connection.py", "service/connections.py"),
+    "uvicorn": ("service/server.py", "service/connection.py"),
     "safetensors": "storage/models.py",
     "Stemmer": "retrieval/words.py",
     "tokenizers": "retrieval/embedders/static.py",

@@ -44,11 +44,10 @@ from querywise.rankers.wrappers import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import GivenUpError, Job, alone, checkpoint, current_job, in_threads, working_for
 from querywise.service import routes
-from querywise.service.costs import BATCHES, SIZES, QueryCost, check_cost
-from querywise.service.limits import Limits
+from querywise.service.api import ApiError
+from querywise.service.limits import BATCHES, SIZES, Limits, QueryCost, check_cost
 from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup
-from querywise.service.responses import ApiError
 from querywise.service.routes import create_app
 from querywise.service.schema import Document, Query, RankRequest, unread
 from querywise.service.service import Service

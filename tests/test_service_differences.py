@@ -16,12 +16,11 @@ from querywise.data.run_columns import Run
 from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.methods import METHODS
 from querywise.service import differences as module
-from querywise.service.costs import QueryCost
+from querywise.service.api import ApiError
 from querywise.service.differences import Differences, affordable, differences
-from querywise.service.limits import Limits
+from querywise.service.limits import Limits, QueryCost
 from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup
-from querywise.service.responses import ApiError
 from querywise.service.schema import DifferencesResponse
 from querywise.service.service import Service
 from querywise.storage import load, save

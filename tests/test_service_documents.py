@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from querywise.service.api import ApiError, RequestDataError
 from querywise.service.documents import FeatureColumns, distinct_ids
 from querywise.service.guards import decode, decode_documents
-from querywise.service.responses import ApiError, RequestDataError
 from querywise.service.routes import _BATCH, _EXPLAIN, _RANK
 from tests.worlds import examples
 

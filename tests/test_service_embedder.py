@@ -17,8 +17,7 @@ from playwright.sync_api import Page, expect
 from querywise.retrieval.embedders.named import ALLOW
 from querywise.retrieval.embedders.remote import KEY
 from querywise.service.limits import Limits
-from querywise.service.lookup import Lookup
-from querywise.service.query_vectors import Circuit, QueryVectors
+from querywise.service.lookup import Circuit, Lookup, QueryVectors
 from querywise.service.schema import Query
 from tests.commands import output, refused, run
 from tests.embedding import Service, embedding_service

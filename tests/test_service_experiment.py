@@ -16,9 +16,8 @@ from querywise.data.synthetic import make_judged
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.online.log import EventLog
 from querywise.rankers.single import OneFeature
-from querywise.service.experiment import LastHour
 from querywise.service.loaded_model import ModelFolder
-from querywise.service.online import Online
+from querywise.service.online import LastHour, Online
 from querywise.service.routes import create_app
 from querywise.service.service import Service
 from querywise.storage import save, version_of

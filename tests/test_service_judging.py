@@ -25,11 +25,11 @@ from querywise.data.query_table import read_queries
 from querywise.errors import DataError, Hint
 from querywise.retrieval.index import load_index
 from querywise.service import judging
+from querywise.service.api import ApiError
 from querywise.service.judging import WHOLE_BYTES, JudgementFile, id_of_text
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import ModelFolder
 from querywise.service.lookup import Lookup
-from querywise.service.responses import ApiError
 from querywise.service.routes import create_app
 from querywise.service.schema import KnownQuery
 from querywise.service.service import Service

@@ -15,9 +15,9 @@ import pytest
 
 from querywise import KnnOffline2, RankSVM, make_judged, save
 from querywise.runtime.arrays import Floats
+from querywise.service.api import RequestDataError
 from querywise.service.documents import FeatureColumns
 from querywise.service.loaded_model import ModelFolder
-from querywise.service.responses import RequestDataError
 from querywise.service.routes import create_app
 from querywise.service.schema import Numbers, Table
 from querywise.service.service import Service

@@ -46,9 +46,8 @@ def test_every_thread_of_the_package_is_in_a_pool_that_is_tried_here() -> None:
         "jobs/judge.py: ThreadPool(",  # requests under way
         "jobs/first_use.py: Popen(",  # what is compiled beside
         "online/log.py: ThreadPool(",  # the log of an experiment
-        "service/hosting.py: ThreadPool(",  # judgements
         "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, the model folder
-        "service/query_vectors.py: ThreadPool(",  # query vectors
         "service/gateway.py: ThreadPool(",  # searches in an engine, in tests/test_gateway.py
-        "service/limits.py: ThreadPool(",
+        "service/limits.py: ThreadPool(",  # judgements
+        "service/lookup.py: ThreadPool(",  # query vectors
     }

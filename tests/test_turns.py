@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from querywise.service.api import ApiError
 from querywise.service.limits import Limits, Turns
-from querywise.service.responses import ApiError
 
 
 def request_of(client: str) -> Any:

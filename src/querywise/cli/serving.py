@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from querywise.exports.target import Written
     from querywise.runtime.values import Json, JsonObject
     from querywise.service.api import Api
-    from querywise.service.hosting import Hosting
+    from querywise.service.limits import Hosting
     from querywise.service.lookup import Lookup
 
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]

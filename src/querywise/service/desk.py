@@ -25,12 +25,10 @@ from querywise.data.judgements import Grades, qrels
 from querywise.display.words import counted, without_controls
 from querywise.errors import DataError
 from querywise.service import schema
-from querywise.service.api import Api, add_static_files
+from querywise.service.api import Api, ApiError, add_static_files, json_response
 from querywise.service.guards import decode, read_body
-from querywise.service.hosting import Hosting
 from querywise.service.judging import MOST_JUDGES, JudgesFile
-from querywise.service.limits import Limits
-from querywise.service.responses import ApiError, json_response
+from querywise.service.limits import Hosting, Limits
 
 _Result = TypeVar("_Result")
 _Asked = TypeVar("_Asked", schema.PairGrade, schema.PairNote, schema.Undo)

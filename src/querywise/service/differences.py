@@ -12,7 +12,7 @@ from querywise.explanations.explain import depends_on_query
 from querywise.measures.formulas import find_measure
 from querywise.measures.order import RankedList, find_flavour, ranked_lists
 from querywise.runtime.arrays import Ints
-from querywise.service.costs import QueryCost
+from querywise.service.limits import QueryCost
 from querywise.service.loaded_model import LoadedModel, PerModel
 from querywise.service.lookup import first_stage_ranks
 from querywise.service.schema import DifferencesResponse, QueryDifference

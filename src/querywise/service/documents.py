@@ -15,7 +15,7 @@ from querywise.data.rows import is_moderate
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bytes, Floats
 from querywise.runtime.threads import checkpoint
-from querywise.service.responses import RequestDataError
+from querywise.service.api import RequestDataError
 from querywise.service.schema import Document, Documents, Numbers, Query, Table, read_bytes, read_values, read_vector
 
 

@@ -13,10 +13,10 @@ from fastapi import Request
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
+from querywise.service.api import ApiError
 from querywise.service.limits import BoundedThreadPool, Limits
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.metrics import metric
-from querywise.service.responses import ApiError
 
 _THREADS = 16  # they wait for the engine more than they compute
 _ANSWERS = "Searches in the engine: ranked; engine, in its own order, as no model could; failed, of which it had none."

@@ -23,11 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from querywise.data.json_rows import cut_rows
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.service.api import FILES
+from querywise.service.api import FILES, ApiError, error_response
 from querywise.service.documents import FeatureColumns
-from querywise.service.hosting import Hosting
-from querywise.service.limits import Limits
-from querywise.service.responses import ApiError, error_response
+from querywise.service.limits import Hosting, Limits
 from querywise.service.schema import UnreadBatch, WeightsRequest, WithDocuments, sizes
 
 _Result = TypeVar("_Result")

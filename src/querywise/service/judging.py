@@ -26,7 +26,7 @@ from querywise.errors import DataError
 from querywise.runtime.files import append_bytes, check_writable, read_regular_file
 from querywise.runtime.locks import locked
 from querywise.runtime.threads import checkpoint
-from querywise.service.responses import ApiError
+from querywise.service.api import ApiError
 from querywise.service.schema import KnownQuery
 
 MOST_BYTES = 16_000_000  # of the file, of its log, and of the file of texts

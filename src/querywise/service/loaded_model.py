@@ -35,9 +35,9 @@ from querywise.retrieval.embedding import EmbedderRecord
 from querywise.retrieval.indexed_vectors import known_embedders
 from querywise.retrieval.side_by_side import queries_of
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.service.costs import SLOW_SECONDS, USUAL, QueryCost
+from querywise.service.api import RequestDataError
 from querywise.service.documents import FeatureColumns, check_vectors, distinct_ids, places_of, query_table
-from querywise.service.responses import RequestDataError
+from querywise.service.limits import SLOW_SECONDS, USUAL, QueryCost
 from querywise.service.schema import (
     Document,
     Documents,

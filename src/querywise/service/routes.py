@@ -28,8 +28,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import checkpoint
 from querywise.runtime.values import JsonObject
 from querywise.service import schema
-from querywise.service.api import Api, add_static_files
-from querywise.service.costs import check_cost
+from querywise.service.api import JSON, Api, ApiError, add_static_files, encode, json_response
 from querywise.service.differences import Differences
 from querywise.service.documents import decoded, packed
 from querywise.service.guards import (
@@ -41,10 +40,9 @@ from querywise.service.guards import (
     decode_documents,
     read_body,
 )
-from querywise.service.limits import Limits
+from querywise.service.limits import Limits, check_cost
 from querywise.service.loaded_model import LoadedModel, PerModel, routed
 from querywise.service.online import Online
-from querywise.service.responses import JSON, ApiError, encode, json_response
 from querywise.service.service import Pace, Service
 
 _Asking = TypeVar("_Asking", bound=schema.WithDocuments | schema.WeightsRequest)

@@ -15,10 +15,9 @@ from fastapi import FastAPI
 
 from querywise.errors import DataError
 from querywise.runtime.threads import one_blas_thread
-from querywise.service.connection import Connection
-from querywise.service.connections import Connections
+from querywise.service.connection import Connection, Connections
 from querywise.service.guards import Guard, Hosts
-from querywise.service.hosting import Hosting
+from querywise.service.limits import Hosting
 from querywise.service.routes import create_api
 from querywise.service.service import Service
 

@@ -17,15 +17,13 @@ from fastapi import Request
 from querywise.contracts.answers import Answer
 from querywise.errors import DataError
 from querywise.runtime.threads import DaemonThreadPool
+from querywise.service.api import ApiError
 from querywise.service.gateway import Gateway
-from querywise.service.hosting import Hosting
 from querywise.service.judging import JudgementFile
-from querywise.service.limits import BoundedThreadPool, Limits, Turns
+from querywise.service.limits import BoundedThreadPool, Hosting, Limits, Turns
 from querywise.service.loaded_model import LoadedModel, ModelFolder, Outcome
-from querywise.service.lookup import Lookup
+from querywise.service.lookup import Lookup, QueryVectors
 from querywise.service.online import Online
-from querywise.service.query_vectors import QueryVectors
-from querywise.service.responses import ApiError
 
 _Result = TypeVar("_Result")
 Pace = Literal["quick", "usual", "long"]
