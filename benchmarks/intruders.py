@@ -37,7 +37,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.retrieval.approximate import Graph
-from querywise.retrieval.embedders.kept import KeptVectors
+from querywise.retrieval.embedders.remote import KeptVectors
 from querywise.retrieval.embedding import query_embedders, query_vector, with_embedded
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import Index, build_index, load_index, save_index

@@ -33,7 +33,7 @@ from querywise.evaluation.evaluate import own_order
 from querywise.evaluation.next_judgments import UNIFORM, Pair, draw, estimate
 from querywise.measures.order import find_flavour
 from querywise.retrieval.index import build_index
-from querywise.retrieval.runs import runs_of
+from querywise.retrieval.search import runs_of
 from querywise.runtime.arrays import Floats
 
 MEASURE = "dcg@10"

@@ -69,7 +69,7 @@ from querywise.rankers.single import OneFeature
 from querywise.rankers.weights.fusion import EqualWeights
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.boosts import Boosts, read_boosts
-from querywise.retrieval.embedders.kept import KeptVectors
+from querywise.retrieval.embedders.remote import KeptVectors
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch
 from querywise.retrieval.words import Tokeniser

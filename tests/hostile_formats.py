@@ -78,8 +78,8 @@ from querywise.online.log import EventLog, click_record, read_id
 from querywise.rankers.weights.fusion import Weights
 from querywise.retrieval.adapted_vectors import AdaptedVectors
 from querywise.retrieval.boosts import FieldMatches, matches_of, postings_of_fields, read_boosts
-from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.embedders.named import embedded
+from querywise.retrieval.embedders.remote import KeptVectors
 from querywise.retrieval.embedders.sentences import check_model_folder
 from querywise.retrieval.embedders.static import StaticEmbedder
 from querywise.retrieval.embedding import (
@@ -891,7 +891,7 @@ FORMATS = (
     Format("an index of several embedders", _make_index_of_several, _use_index, sign_index, _INDEX),
     Format("an index with fields", _make_index_with_fields, _use_index, sign_index, _INDEX),
     Format("an index with a usearch graph", _make_index_with_usearch, _use_index, sign_index, _INDEX),
-    Format("a cache of vectors", _make_cache, _use_cache, sign_cache, ("retrieval/embedders/kept.py",)),
+    Format("a cache of vectors", _make_cache, _use_cache, sign_cache, ("retrieval/embedders/remote.py",)),
     Format(
         "a folder of vectors",
         _make_vectors,

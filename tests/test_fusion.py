@@ -26,7 +26,7 @@ from querywise.measures.score_files import write_runs
 from querywise.rankers.weights.fusion import Borda, CombMNZ, CombSUM, EqualWeights, ReciprocalRank
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.index import build_index
-from querywise.retrieval.runs import RUNS, runs_of
+from querywise.retrieval.search import RUNS, runs_of
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
 from tests import commands

@@ -45,7 +45,6 @@ OTHERS = {
     "online/interleaving.py": "the digits of a hash",
     "report/html.py": "pages in this package, and what it has just made",
     "report/writing.py": "an older report in the folder that is written to, searched for names of figures",
-    "retrieval/embedders/remote.py": "the answer of a service",
     "retrieval/stdlib.py": "the sources of Python itself",
     "runtime/ray.py": "the token that it has just made",
     "runtime/workers.py": "what a process that it started has written, and what the system says",

@@ -19,8 +19,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.retrieval.features import features_of
-from querywise.retrieval.index import FIELDS, Index, build_index, load_index, save_index
-from querywise.retrieval.strings import Strings
+from querywise.retrieval.index import FIELDS, Index, Strings, build_index, load_index, save_index
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime import files
 from querywise.runtime.arrays import Floats

@@ -23,7 +23,7 @@ from querywise.methods import METHODS
 from querywise.rankers.single import OneFeature
 from querywise.retrieval.index import build_index
 from querywise.retrieval.reading import collection_from
-from querywise.retrieval.runs import runs_of
+from querywise.retrieval.search import runs_of
 from querywise.retrieval.stdlib import stdlib_collection
 from tests.commands import output, refused, run
 from tests.support.vectors import collection_with_vectors

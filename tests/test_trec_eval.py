@@ -26,8 +26,8 @@ from querywise.rankers.weights.fusion import CombSUM
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
 from querywise.retrieval.reading import collection_from
-from querywise.retrieval.runs import runs_of
 from querywise.retrieval.scores import BM25
+from querywise.retrieval.search import runs_of
 from querywise.retrieval.stdlib import stdlib_collection
 from querywise.runtime.arrays import Floats
 from tests.trec_eval import GOLDEN, SHARED, asked

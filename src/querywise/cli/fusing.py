@@ -190,7 +190,7 @@ def _known(
         return None, found, []
     from querywise.measures.score_files import write_runs
     from querywise.retrieval.reading import indexed_text
-    from querywise.retrieval.runs import runs_of
+    from querywise.retrieval.search import runs_of
 
     text, index = indexed_text(collection, how)
     made = runs_of(text, index, top=how.top or _TOP)

@@ -237,7 +237,7 @@ def pooled(collection: Path, queries: Path | None, runs: Sequence[Path], depth: 
         lists = read_runs(runs)
     else:
         from querywise.retrieval.index import build_index
-        from querywise.retrieval.runs import runs_of
+        from querywise.retrieval.search import runs_of
 
         found = read_collection(collection, queries=queries)
         lists = runs_of(found, build_index(found.documents()), top=depth)

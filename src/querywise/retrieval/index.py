@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,8 @@ from querywise.data.collections import Document
 from querywise.display.words import counted
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.field import Field
-from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
-from querywise.runtime.arrays import Arrays, Floats, Ints
+from querywise.runtime.arrays import Arrays, Bytes, Floats, Ints
 from querywise.runtime.files import (
     OutputFolder,
     PathLike,
@@ -432,3 +431,63 @@ def require_language(index: Index, notes: JsonObject, model: str) -> None:
             f"{model} was trained on text with the stemmer {trained}, and this index was made with the stemmer {found}"
             f". Rebuild the index in the language {trained}."
         )
+
+
+class Strings(Sequence[str]):
+    """Many strings in two arrays, which can be memory-mapped: their UTF-8 in a row, and where each begins."""
+
+    def __init__(self, content: Bytes, starts: Ints) -> None:
+        self.content = content
+        self.starts = starts
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Strings:
+        """Return the strings of a sequence."""
+        parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+        starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(parts), dtype=np.uint8), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        try:
+            return self._bytes(place + len(self) if place < 0 else place).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise ModelFileError(f"Text {place} of the index is not UTF-8. Rebuild the index.") from None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the strings lie within the content, in order."""
+        starts = self.starts
+        in_order = len(starts) and starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
+        return bool(in_order and starts[-1] == len(self.content))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The index of each string."""
+        return {each: number for number, each in enumerate(self)}
+
+    def _bytes(self, place: int) -> bytes:
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self.content[self.starts[place] : self.starts[place + 1]].tobytes()
+
+    def find(self, text: str) -> int:
+        """Return the index of a string among sorted ones, or −1."""
+        wanted = text.encode("utf-8", "surrogatepass")
+        content, starts = self.content.data, self.starts.data
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if bytes(content[starts[middle] : starts[middle + 1]]) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self) and self._bytes(low) == wanted else -1

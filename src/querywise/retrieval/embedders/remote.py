@@ -8,19 +8,23 @@ numbers as the vectors of its texts need.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
-from collections.abc import Sequence
+import stat
+import threading
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult
 
 import numpy as np
 
 from querywise.data.query_table import odd_lengths
-from querywise.errors import DataError
-from querywise.retrieval.embedders.kept import KeptVectors
+from querywise.errors import DataError, Hint
 from querywise.runtime.arrays import Floats, Singles
-from querywise.runtime.files import cache_folder
+from querywise.runtime.files import cache_folder, checksum_of, make_own_folder, map_array, write_bytes
 from querywise.runtime.http_client import HttpResponse, ask
 from querywise.runtime.progress import track
 from querywise.runtime.services import advice, ask_again, check_service_address
@@ -33,6 +37,9 @@ _MOST_NUMBERS = 16_384  # in a vector of unknown dimension
 _NUMBER = 32  # bytes of a number in JSON, with spaces
 _AROUND = 1_024  # bytes of a response besides the numbers, for each text
 _MARKS = 16  # commas and brackets besides those of the numbers, for each text
+_ENDING = ".npy"  # of files with kept vectors
+_KEY_BYTES = 32  # of a kept text's checksum
+_IN_MEMORY = 1_000_000  # vectors, if the folder cannot be used
 
 
 class RemoteEmbedder:
@@ -176,3 +183,90 @@ def _table(rows: list[Json]) -> Singles:
             f"the length of vector {odd[0]} is out of range: its largest number is {np.abs(found[odd[0]]).max():g}"
         )
     return found
+
+
+class KeptVectors:
+    """The vectors of one model's texts, in a folder of their own. Damaged files count as missing.
+
+    `most` keeps only this many of the latest vectors, in memory, for texts that anyone may send; None keeps all on
+    disk.
+    """
+
+    def __init__(self, folder: Path, model: str, most: int | None = None) -> None:
+        self.folder = folder / hashlib.sha256(model.encode()).hexdigest()[:32]
+        self._known: dict[bytes, Singles] = {}
+        self._most, self._adding = most, threading.Lock()
+        self.dimension: int | None = None  # dimension of the vectors; None while there are none
+        if most is not None or not self.folder.is_dir():
+            return
+        if _may_be_anybodys(self.folder):
+            self._most = _IN_MEMORY
+            said = f"{self.folder}: a link, or a folder that other users may write to, so its vectors are not used."
+            warnings.warn(
+                f"{said} Vectors are kept in memory alone. Remove it, or make it yours alone.", Hint, stacklevel=3
+            )
+            return
+        for path in sorted(self.folder.glob(f"*{_ENDING}")):
+            self._take(_read(path, self.dimension))
+
+    def _take(self, vectors: dict[bytes, Singles]) -> None:
+        self._known |= vectors
+        self.dimension = len(next(iter(vectors.values()))) if vectors else self.dimension
+
+    def found(self, texts: Iterable[str]) -> dict[str, Singles]:
+        """Return the known vectors of some texts."""
+        looked = {text: self._known.get(_key(text)) for text in texts}
+        return {text: vector for text, vector in looked.items() if vector is not None}
+
+    def add(self, texts: Sequence[str], vectors: Singles) -> None:
+        """Store the vectors of some texts, except zero vectors, which a retry may improve."""
+        self.dimension, some = vectors.shape[1], np.flatnonzero(vectors.any(axis=1)).tolist()
+        keys, vectors = [_key(texts[row]) for row in some], vectors[some]
+        content = io.BytesIO()
+        if not keys:
+            return
+        if self._most is not None:
+            with self._adding:
+                self._take(dict(zip(keys, vectors, strict=True)))
+                for key in list(self._known)[: -self._most]:
+                    del self._known[key]
+            return
+        rows = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), _KEY_BYTES)
+        np.save(content, np.hstack([rows, np.ascontiguousarray(vectors, "<f4").view(np.uint8)]), allow_pickle=False)
+        make_own_folder(self.folder, 0o755)  # not writable for the group, whatever the umask
+        name = hashlib.sha256(content.getvalue()).hexdigest()[:32]
+        write_bytes(self.folder / f"{name}{_ENDING}", content.getvalue())
+        self._take(dict(zip(keys, vectors, strict=True)))
+
+
+def _may_be_anybodys(folder: Path) -> bool:
+    """Return whether other users, or members of its group, could have put vectors into a folder."""
+    found = folder.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return True
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return os.name != "nt" and (found.st_uid not in (os.geteuid(), 0) or bool(found.st_mode & others))
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _read(path: Path, dimension: int | None) -> dict[bytes, Singles]:
+    """Return the vectors in a file; none if its name shows that it was changed, or if it is invalid."""
+    try:
+        rows = map_array(path, path.parent)
+        if checksum_of(path)[:32] != path.stem:
+            return {}
+    except (OSError, DataError):
+        return {}
+    if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] <= _KEY_BYTES or (rows.shape[1] - _KEY_BYTES) % 4:
+        return {}
+    vectors = np.ascontiguousarray(rows[:, _KEY_BYTES:]).view("<f4").astype(np.float32)
+    if len(odd_lengths(vectors)):
+        return {}
+    if dimension is not None and vectors.shape[1] != dimension:
+        raise DataError(
+            f"{path}: the vectors have a different dimension from the others in this folder. Remove {path.parent}."
+        )
+    return {row[:_KEY_BYTES].tobytes(): vector for row, vector in zip(rows, vectors, strict=True)}
