@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from querywise import Candidates, LambdaMART, build_index, judged_candidates
+from querywise.clicks.held_out import Trees, lightgbm_by_position, pages_with_a_click, xgboost_unbiased
 from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import Impressions
-from querywise.clicks.judgments import Judgments, choose_model, judge
+from querywise.clicks.judgments import Judgments, choose_model, judge, preferences
 from querywise.clicks.models import compare_models
-from querywise.clicks.pairs import preferences
-from querywise.clicks.peers import Trees, lightgbm_by_position, pages_with_a_click, xgboost_unbiased
 from querywise.clicks.readers import read_clicks
 from querywise.data.collections import Collection, Document, read_collection
 from querywise.data.judged import Judged

@@ -10,12 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise.clicks.held_out import HeldOut, held_out, rows_in
+from querywise.clicks.held_out import (
+    HeldOut,
+    Trees,
+    held_out,
+    lightgbm_by_position,
+    pages_with_a_click,
+    rows_in,
+    xgboost_unbiased,
+)
 from querywise.clicks.identifiable import what_is_known
 from querywise.clicks.impressions import Impressions
-from querywise.clicks.judgments import judge
-from querywise.clicks.pairs import preferences, preferred
-from querywise.clicks.peers import Trees, lightgbm_by_position, pages_with_a_click, xgboost_unbiased
+from querywise.clicks.judgments import judge, preferences, preferred
 from querywise.clicks.readers import read_clicks
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates

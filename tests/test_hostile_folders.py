@@ -30,7 +30,6 @@ DECODERS = {
 # What decodes something else than stored files of a format of ours, and what it is.
 OTHERS = {
     "cli/__init__.py": "nothing: what a closed output is replaced by",
-    "clicks/engine.py": "the answer of an engine",
     "report/clicks.py": "pages in this package",
     "cli/serving.py": "the file with the operator's token",
     "exports/scripts/check_parity.py": "in an exported folder, whose scripts are run by whoever trusts it",

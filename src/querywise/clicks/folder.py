@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.clicks.impressions import Codes, Impressions, normalized
-from querywise.clicks.judgments import Judgments
-from querywise.clicks.pairs import ClickPreferences, preferred
+from querywise.clicks.judgments import ClickPreferences, Judgments, preferred
 from querywise.data.click_judgments import FEATURES, GAINS, HEADING, MANIFEST, WEIGHTS
 from querywise.data.collections import Collection, read_collection
 from querywise.data.coverage import whole_grades

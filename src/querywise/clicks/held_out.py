@@ -3,7 +3,7 @@
 The evaluation uses judgments from the last fifth of the pages, debiased like those that methods learn from, on queries
 that nothing was trained on. So whether debiasing helps is tested by clicks that no training saw, and by people if they
 gave grades. A method is compared with itself on clicks over impressions, itself on pairs by inverse propensity, and
-LightGBM and XGBoost with their own position bias options.
+LightGBM and XGBoost with their own position bias options, trained as their users would: a group for each page.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from querywise.clicks.folder import PAGES, PEOPLE, names_of
 from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import Impressions
-from querywise.clicks.judgments import Judgments, judge
+from querywise.clicks.judgments import Judgments, judge, preferences, preferred
 from querywise.clicks.models import EXAMINED, looked_up
-from querywise.clicks.pairs import preferences, preferred
-from querywise.clicks.peers import XGBOOST, Trees, lightgbm_by_position, pages_with_a_click, xgboost_unbiased
 from querywise.clicks.readers import read_clicks
 from querywise.contracts.answers import Scorer
 from querywise.contracts.protocols import Fittable
@@ -31,17 +29,20 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Grades, grades_from
 from querywise.data.query_table import read_queries
 from querywise.errors import DataError
-from querywise.evaluation.foreign import Foreign
+from querywise.evaluation.foreign import Foreign, System
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned
+from querywise.learners.trees.growth import lightgbm
 from querywise.retrieval.adapting import AdaptedFold, taught_by
-from querywise.runtime.arrays import Ints
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.files import parse_json, read_text
+from querywise.runtime.packages import Package
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import cores
 
 NAIVE, PAIRS = "{}, naive clicks", "{}, pairs by propensity"
 LIGHTGBM, XGBOOST_UNBIASED = "lightgbm position", "xgboost unbiased"
+XGBOOST = Package("xgboost", "pip install 'querywise[peers]'")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,3 +201,73 @@ def _gains(log: Impressions, found: Judgments, names: Mapping[str, str]) -> Gain
         own = gains.setdefault(names.get(log.queries[query], log.queries[query]), {})
         own[log.documents[document]] = ClickGain(float(found.gain[row]), float(found.error[row]), labels[row])
     return gains
+
+
+class Trees(NamedTuple):
+    """The settings of the trees: their number, leaves, fewest rows per leaf, and learning rate."""
+
+    trees: int = 100
+    leaves: int = 15
+    rows: int = 20
+    rate: float = 0.1
+    threads: int = 1
+
+
+class Pages(NamedTuple):
+    """Pages with a click, in the form that these libraries accept: a row per document, and the size of each page."""
+
+    features: Floats
+    clicked: Ints
+    position: Ints
+    sizes: Ints
+
+
+def pages_with_a_click(features: Floats, log: Impressions, rows: Ints) -> Pages:
+    """Return the pages of a log; `rows` has the feature row of every document shown, −1 for those to leave out."""
+    known = rows >= 0
+    page = log.page_of_row
+    told = np.bincount(page[known & log.clicked], minlength=len(log)) > 0
+    kept = np.flatnonzero(known & told[page])
+    sizes = np.bincount(page[kept], minlength=len(log))
+    clicked, position = log.clicked[kept].astype(np.int64), log.position[kept].astype(np.int64) - 1
+    return Pages(features[rows[kept]], clicked, position, sizes[sizes > 0])
+
+
+def lightgbm_by_position(pages: Pages, how: Trees) -> System:
+    """Train LightGBM's lambdarank with the position of every row."""
+    data = lightgbm().Dataset(
+        pages.features, pages.clicked, group=pages.sizes, position=pages.position, params={"verbosity": -1}
+    )
+    settings = {
+        "objective": "lambdarank",
+        "lambdarank_position_bias_regularization": 1.0,
+        "num_leaves": how.leaves,
+        "min_data_in_leaf": how.rows,
+        "learning_rate": how.rate,
+        "num_threads": how.threads,
+        "verbosity": -1,
+    }
+    grown: System = lightgbm().train(settings, data, how.trees)
+    return grown
+
+
+def xgboost_unbiased(pages: Pages, how: Trees) -> System:
+    """Train XGBoost's rank:ndcg with lambdarank_unbiased, which takes the order of a group's rows as positions."""
+    xgboost = XGBOOST.load("A comparison with XGBoost")
+    query = np.repeat(np.arange(len(pages.sizes)), pages.sizes)
+    data = xgboost.DMatrix(pages.features, label=pages.clicked, qid=query)
+    settings = {
+        "objective": "rank:ndcg",
+        "lambdarank_unbiased": True,
+        "lambdarank_pair_method": "topk",
+        "lambdarank_num_pair_per_sample": 10,
+        "grow_policy": "lossguide",
+        "max_depth": 0,
+        "max_leaves": how.leaves,
+        "eta": how.rate,
+        "tree_method": "hist",
+        "nthread": how.threads,
+        "verbosity": 0,
+    }
+    grown: System = xgboost.train(settings, data, how.trees)
+    return grown

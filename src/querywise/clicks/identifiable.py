@@ -15,9 +15,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from querywise.clicks.cells import information_of, position_cells
 from querywise.clicks.impressions import Impressions
-from querywise.clicks.models import exchanged, position_rates
+from querywise.clicks.models import exchanged, information_of, position_cells, position_rates
 from querywise.runtime.arrays import Floats, Ints
 
 _WORST = 0.5  # standard error of log θ: a factor of 1.65

@@ -13,9 +13,8 @@ from querywise.clicks.borrowing import Borrowing, tested_borrowing
 from querywise.clicks.folder import JudgmentCounts, documents_beside, human_grades, write_folder
 from querywise.clicks.identifiable import Knowledge, what_is_known
 from querywise.clicks.impressions import MOST_POSITIONS, Bots, Impressions
-from querywise.clicks.judgments import Judgments, choose_model, judge
+from querywise.clicks.judgments import Judgments, choose_model, judge, preferences
 from querywise.clicks.models import Quality, compare_models, require_model, usable_models
-from querywise.clicks.pairs import preferences
 from querywise.clicks.readers import CLICKS, read_clicks
 from querywise.display.words import counted
 from querywise.errors import DataError
