@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from querywise.data.judged import Candidates, Judged
-from querywise.data.ordering import by_coordinates
+from querywise.data.training import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.groupings import Clusters, RelevantClusters, k_means, least_inertia
 from querywise.runtime.arrays import Floats

@@ -17,7 +17,6 @@ from querywise.data.collections import read_collection
 from querywise.data.folds import Fold, cut_up, make_folds, read_folds, split, split_queries, write_parts
 from querywise.data.frames import from_arrays, from_frame
 from querywise.data.judged import Candidates, Judged, concatenate, judged_by
-from querywise.data.ordering import content_order
 from querywise.data.parquet.tables import read_parquet
 from querywise.data.parquet.writing import convert
 from querywise.data.query_groups import deal, deal_in_turn, equal_sizes, first_groups
@@ -25,6 +24,7 @@ from querywise.data.query_table import QueryTable, read_queries, write_queries
 from querywise.data.run_columns import Run
 from querywise.data.runs import tabulate_runs
 from querywise.data.synthetic import make_judged
+from querywise.data.training import content_order
 from querywise.errors import DataError
 from querywise.evaluation.learning_curves import cut
 from querywise.evaluation.tuning import cross_validated

@@ -17,7 +17,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime.files import digest_of
-from querywise.runtime.packages import Package
+from querywise.runtime.parameters import Package
 from querywise.runtime.stored import Added, declared
 from querywise.storage import load, objects, save
 from tests.golden.make import HERE

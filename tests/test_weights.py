@@ -11,9 +11,9 @@ import pytest
 from querywise.contracts.asking import facts_of
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
-from querywise.data.ordering import content_order
 from querywise.data.run_columns import run_columns, run_feature_names
 from querywise.data.synthetic import make_judged
+from querywise.data.training import content_order
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.explanations.explain import explain, why

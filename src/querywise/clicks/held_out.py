@@ -36,7 +36,7 @@ from querywise.learners.trees.growth import lightgbm
 from querywise.retrieval.adapting import AdaptedFold, taught_by
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.files import parse_json, read_text
-from querywise.runtime.packages import Package
+from querywise.runtime.parameters import Package
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import cores
 

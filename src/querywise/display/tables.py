@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from querywise.display.words import short
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.packages import Package
+from querywise.runtime.parameters import Package
 
 if TYPE_CHECKING:
     import pandas

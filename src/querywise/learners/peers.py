@@ -18,7 +18,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.trees.growth import check_bounds
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.packages import Package
+from querywise.runtime.parameters import Package
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import cores
 

@@ -36,7 +36,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import isotonic_regression
 
 from querywise.contracts.estimators import Estimator
-from querywise.data.ordering import by_coordinates
+from querywise.data.training import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.scaling import Scaling

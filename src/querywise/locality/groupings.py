@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 
 from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Judged
-from querywise.data.ordering import by_coordinates
+from querywise.data.training import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.combinations import places_before
 from querywise.runtime.arrays import Floats, Ints

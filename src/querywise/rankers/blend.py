@@ -20,8 +20,8 @@ from querywise.contracts.asking import AnyRanker, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.contracts.protocols import FollowsRanker, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
-from querywise.data.ordering import content_order
 from querywise.data.query_groups import deal, equal_sizes
+from querywise.data.training import content_order
 from querywise.errors import DataError
 from querywise.learners.classic.lists import Worth, check_counts, check_worth
 from querywise.learners.local_models import FittedModels, side_by_side

@@ -18,8 +18,7 @@ from querywise.contracts.answers import Once, Place, TrainingQueries
 from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighborhood, Preparing, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.labels import StoredWeights, joined_weights
-from querywise.data.ordering import by_coordinates
-from querywise.data.training import Training
+from querywise.data.training import Training, by_coordinates
 from querywise.errors import DataError
 from querywise.locality.neighborhoods import Nearest, Search, distances, lengths, measured
 from querywise.locality.views.looking import known_to, looked_at, without_vector

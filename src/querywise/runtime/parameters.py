@@ -1,11 +1,14 @@
-"""Parameters of estimators: by name, for unfitted copies, and numbers given as shares."""
+"""Parameters of estimators: by name, for unfitted copies, and numbers given as shares; the packages that they need."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 from functools import cached_property
-from typing import Any, TypeVar
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
 
 from querywise.errors import DataError
 
@@ -85,3 +88,27 @@ def number_of(k: float, available: int, what: str, *, beyond: bool = False) -> i
         whose = f"the {available} training queries" if beyond else "them"
         raise DataError(f"{what.replace('…', str(k))} must be {whole}, or a share of {whose} above 0.0 and up to 1.0.")
     return int(count)
+
+
+class Package(NamedTuple):
+    """An optional package that a class needs, named in the class attribute `package`.
+
+    Attributes:
+        name: the name to import it by.
+        install: the command that installs it.
+    """
+
+    name: str
+    install: str
+
+    def missing(self, user: str) -> str | None:
+        """Return a sentence that tells how to install the package that `user` needs, or None if it is installed."""
+        return (
+            None if find_spec(self.name) else f"{user} needs the package {self.name}. Install it with: {self.install}"
+        )
+
+    def load(self, user: str) -> ModuleType:
+        """Import and return the package."""
+        if problem := self.missing(user):
+            raise DataError(problem)
+        return importlib.import_module(self.name)

@@ -23,8 +23,7 @@ from scipy.sparse import csr_array
 from querywise.contracts.protocols import MadeReady, QueryAdapter, Ranker
 from querywise.errors import DataError, ModelFileError
 from querywise.runtime.arrays import Arrays
-from querywise.runtime.packages import Package
-from querywise.runtime.parameters import parameters_of
+from querywise.runtime.parameters import Package, parameters_of
 from querywise.runtime.stored import (
     LARGEST,
     Absent,

@@ -21,7 +21,7 @@ import numpy as np
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.labels import require_same_labels, values_of
-from querywise.data.ordering import content_order
+from querywise.data.training import content_order
 from querywise.errors import DataError
 from querywise.measures.formulas import ideal_shares
 from querywise.measures.order import FLAVOURS

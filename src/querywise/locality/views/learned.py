@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
-from querywise.data.ordering import content_order
+from querywise.data.training import content_order
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Nearest

@@ -15,8 +15,8 @@ from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
-from querywise.data.ordering import content_order
 from querywise.data.query_groups import deal_in_turn
+from querywise.data.training import content_order
 from querywise.errors import DataError
 from querywise.learners.classic.lists import check_counts
 from querywise.learners.ranksvm.ranksvm import RankSVM
