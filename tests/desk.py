@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from querywise.evaluation.next_judgments import Pair
-from querywise.jobs.next import write_draw
+from querywise.jobs.judging import write_draw
 
 TOKEN = "open-sesame"
 MARKUP = "<img src=x onerror=alert(1)> & <b>juice</b>"

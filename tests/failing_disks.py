@@ -59,7 +59,7 @@ from querywise.jobs.boosts import write as write_boosts
 from querywise.jobs.clicks import ClickOptions, LogFindings
 from querywise.jobs.clicks import write as write_clicks
 from querywise.jobs.evaluate import write_scored
-from querywise.jobs.next import read_draw, write_draw
+from querywise.jobs.judging import read_draw, write_draw
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
 from querywise.online import log as log_module

@@ -67,7 +67,7 @@ from querywise.jobs.judge import Budget, Judge, Plan
 from querywise.jobs.judge import _read_answers as read_answers
 from querywise.jobs.judge import _requests as planned_requests
 from querywise.jobs.judge import _votes as votes_of
-from querywise.jobs.next import read_draw, write_draw
+from querywise.jobs.judging import read_draw, write_draw
 from querywise.jobs.online import as_json, estimated, examine, sentences
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
@@ -978,7 +978,7 @@ FORMATS = (
         ("data/click_judgments.py", "data/collections.py", "clicks/held_out.py"),
         linked=True,
     ),
-    Format("a draw of what to judge", _make_draw, _use_draw, unsigned, ("jobs/next.py",), linked=True),
+    Format("a draw of what to judge", _make_draw, _use_draw, unsigned, ("jobs/judging.py",), linked=True),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
     Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/pace.py",)),

@@ -19,7 +19,7 @@ import pytest
 from querywise.data.judge_log import MOST_LETTERS
 from querywise.data.judgements import read_grades
 from querywise.errors import DataError
-from querywise.jobs.desk import open_desk
+from querywise.jobs.judging import open_desk
 from querywise.service import judging
 from querywise.service.desk import BLOCK, Desk, desk_api
 from querywise.service.guards import Guard

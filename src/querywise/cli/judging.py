@@ -39,10 +39,10 @@ def agree(
     Agreement by grade, kind of query, length of document, rank and system, with 95 % intervals by a bootstrap over
     queries.
     """
-    from querywise.jobs import agree as job
+    from querywise.jobs.judging import measure_agreement
 
     with shown(quiet=quiet):
-        found = job.run(
+        found = measure_agreement(
             cheap,
             human,
             runs=run or (),
@@ -176,9 +176,9 @@ def next(
     Documents on which the rankings differ come first, sampled with known probabilities, which correct the estimated
     differences. Run it again after judging; the file of the draw does not change.
     """
-    from querywise.jobs import next as job
+    from querywise.jobs.judging import choose_next
 
-    found, coming = job.run(run, out, judged, measure=measure, cheap=cheap, uniform=uniform, seed=seed)
+    found, coming = choose_next(run, out, judged, measure=measure, cheap=cheap, uniform=uniform, seed=seed)
     if as_json:
         print_json({**found.as_json(), "next": [list(each[:2]) for each in coming[:show]]})
         return

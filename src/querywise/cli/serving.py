@@ -91,7 +91,7 @@ def serve(
                 "The judging page takes --pairs, --collection and --judge, and neither a model nor an index."
             )
         token = _prepared(token_file, None, None, quiet=quiet)
-        from querywise.jobs.desk import open_desk
+        from querywise.jobs.judging import open_desk
         from querywise.service.desk import desk_api
 
         with shown(quiet=quiet):
