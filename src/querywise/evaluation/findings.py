@@ -11,9 +11,8 @@ import numpy as np
 
 from querywise.display.words import p_in_words, p_value
 from querywise.evaluation.compare import Compared
-from querywise.evaluation.debiasing import Debiasing
 from querywise.evaluation.differences import Differences
-from querywise.evaluation.human import TEST, ByHumans
+from querywise.evaluation.human import TEST, ByHumans, Debiasing
 from querywise.evaluation.leaks import TwinGain
 from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.oracle import Halves, best_of, reachable

@@ -16,9 +16,8 @@ from querywise.data.run_columns import Run
 from querywise.data.runs import is_run, read_run, scores_in
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline
-from querywise.evaluation.debiasing import debiasing
 from querywise.evaluation.findings import Findings, findings, with_curves
-from querywise.evaluation.human import by_humans
+from querywise.evaluation.human import by_humans, debiasing
 from querywise.evaluation.learning_curves import FEWEST, curves_up_to, sizes_for, training_queries
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test

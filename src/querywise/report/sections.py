@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from querywise.display.words import counted, p_in_words
-from querywise.evaluation.debiasing import Debiasing
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.findings import Findings
-from querywise.evaluation.human import TEST, ByHumans, MeanEstimate
+from querywise.evaluation.human import TEST, ByHumans, Debiasing, MeanEstimate
 from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.query_vectors import VectorGains
 from querywise.evaluation.significance import TEST_NAMES, Corrected, corrected
