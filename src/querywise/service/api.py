@@ -130,6 +130,11 @@ class Api(FastAPI):
         assert isinstance(route, APIRoute)
         self._direct[path] = route
 
+    def add_get_route(self, path: str, endpoint: Callable[..., Awaitable[Response]], response: type) -> None:
+        """Have a path answered by an endpoint that reads no body, with a response of this type."""
+        description = self.describe(None, response)
+        self.add_api_route(path, endpoint, methods=["GET"], openapi_extra=description, response_class=Response)
+
     def describe(self, request: type | None, response: type) -> JsonObject:
         """The description of one route: its request body, if it has one, its response, and the errors."""
         kinds = [kind for kind in (request, response) if kind is not None]

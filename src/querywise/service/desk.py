@@ -363,14 +363,10 @@ def desk_api(desk: Desk) -> Api:
         ("/v1/judging/undo", routes.undo, schema.Undo),
     ):
         app.add_body_route(path, endpoint, app.describe(request, schema.PairToJudge))
-    for path, looked_up, shown in (
-        ("/v1/judging", routes.state, schema.JudgingState),
-        ("/v1/judging/pair", routes.pair, schema.PairToJudge),
-        ("/v1/judging/agreement", routes.agreement, schema.AgreementResponse),
-        ("/v1/judging/standing", routes.standing, schema.StandingsResponse),
-    ):
-        description = app.describe(None, shown)
-        app.add_api_route(path, looked_up, methods=["GET"], openapi_extra=description, response_class=Response)
+    app.add_get_route("/v1/judging", routes.state, schema.JudgingState)
+    app.add_get_route("/v1/judging/pair", routes.pair, schema.PairToJudge)
+    app.add_get_route("/v1/judging/agreement", routes.agreement, schema.AgreementResponse)
+    app.add_get_route("/v1/judging/standing", routes.standing, schema.StandingsResponse)
     app.add_api_route("/v1/judging/export", routes.export, methods=["GET"], response_class=Response)
 
     async def healthz() -> dict[str, str]:

@@ -88,16 +88,12 @@ def add_routes(app: Api, service: Service) -> None:
         ("/v1/events", online.events, schema.EventsRequest, schema.EventsResponse),
     ):
         app.add_body_route(path, endpoint, app.describe(request, response))
-    for path, looked_up, shown in (
-        ("/v1/search", look_up.search, schema.SearchResponse),
-        ("/v1/hits", hits.hits, schema.HitsResponse),
-        ("/v1/queries", look_up.queries, schema.QueriesResponse),
-        ("/v1/differences", look_up.differences, schema.DifferencesResponse),
-        ("/v1/online", online.experiment, schema.ExperimentResponse),
-        ("/v1/model", status.model, schema.ModelResponse),
-    ):
-        description = app.describe(None, shown)
-        app.add_api_route(path, looked_up, methods=["GET"], openapi_extra=description, response_class=Response)
+    app.add_get_route("/v1/search", look_up.search, schema.SearchResponse)
+    app.add_get_route("/v1/hits", hits.hits, schema.HitsResponse)
+    app.add_get_route("/v1/queries", look_up.queries, schema.QueriesResponse)
+    app.add_get_route("/v1/differences", look_up.differences, schema.DifferencesResponse)
+    app.add_get_route("/v1/online", online.experiment, schema.ExperimentResponse)
+    app.add_get_route("/v1/model", status.model, schema.ModelResponse)
     app.add_api_route("/healthz", status.healthz, methods=["GET"])
     app.add_api_route("/readyz", status.readyz, methods=["GET"])
     app.add_api_route("/metrics", status.metrics, methods=["GET"])
