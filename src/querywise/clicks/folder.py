@@ -202,15 +202,6 @@ def _write_pairs(folder: Path, made: Judged) -> QueryTable:
     return made.candidates.queries
 
 
-def _write_grades(path: Path, grades: Grades) -> None:
-    """Write human judgments, if there are any."""
-    if grades:
-        with atomic_text(path) as out:
-            out.write("query-id\tcorpus-id\tscore\n")
-            for query, own in grades.items():
-                out.writelines(f"{query}\t{document}\t{grade}\n" for document, grade in own.items())
-
-
 def _write_features(path: Path, data: Candidates, labels: Ints | None = None) -> None:
     """Write features as a Parquet log, without labels if these are the gains."""
     from querywise.data.parquet.arrow import arrow, write_table

@@ -41,7 +41,6 @@ from querywise.runtime.values import Json, JsonObject
 KEY = "QUERYWISE_JUDGE_KEY"
 ANSWERS_BESIDE = ".answers.jsonl"  # suffix of the file with the answers that judgments are computed from
 EXAMPLE = "http://localhost:8080/v1/chat/completions#MODEL"
-MOST_GRADE = 9
 _LETTERS = 4  # approximate letters per token
 _LARGEST = 200_000  # bytes of an answer
 _LINE = 12  # tokens of an answer for each document

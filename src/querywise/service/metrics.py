@@ -81,9 +81,7 @@ class Metrics:
                 metric("documents_total", "counter", "Documents ranked.", self.documents),
                 metric("back_offs_total", "counter", _BACK_OFFS, self.back_offs),
                 metric("nearest_distance", "histogram", _NEAREST, distances),
-                metric(
-                    "model_reloads_total", "counter", "Changes of the model folder, by what became of them.", reloads
-                ),
+                metric("model_reloads_total", "counter", _RELOADS, reloads),
                 metric("model_stale", "gauge", "1 while the folder holds a model that cannot be served.", int(stale)),
                 metric("model_info", "gauge", "The model that is served.", [info]),
             )
