@@ -163,7 +163,10 @@ def test_shared_pairs_of_many_queries_are_those_of_each_alone() -> None:
     own = offline.locality.weights(offline.locality.view_.points(test.candidates))
     assert len({1.0, *own.data}) > 1, "some places are shared"
     alone = [next(iter(offline.shared_pairs(own[[query]]))) for query in range(own.shape[0])]
-    assert np.array(list(offline.shared_pairs(own))).tobytes() == np.array(alone).tobytes()
+    together = np.array(list(offline.shared_pairs(own)))
+    assert together.tobytes() == np.array(alone).tobytes()
+    in_common = np.minimum(offline.members_.toarray()[None, :, :], own.toarray()[:, None, :])
+    assert together == pytest.approx(in_common @ offline.locality.pairs_, rel=1e-12)
 
 
 def test_the_nearest_model_need_not_be_the_one_with_most_in_common() -> None:

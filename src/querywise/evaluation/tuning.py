@@ -22,7 +22,7 @@ from querywise.display.tables import DOWN, UP, Column, Frame, as_frame, axes_or_
 from querywise.display.words import counted
 from querywise.errors import DataError, EdgeHint
 from querywise.evaluation.evaluate import evaluate
-from querywise.runtime.cache import caching
+from querywise.runtime.cache import cached, caching
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, Json, JsonObject, Settings
 
@@ -181,7 +181,8 @@ class TunedFit(Generic[AnyRanker]):
 
 
 def _at_most(data: Judged, count: int) -> Judged:
-    return some_queries(data, count) if len(data) > count else data
+    """Return the data, or a sample of its queries: the same object each time, so that methods share what they fit."""
+    return cached("sample", count, data, lambda: some_queries(data, count)) if len(data) > count else data
 
 
 def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:

@@ -46,7 +46,9 @@ from querywise.runtime.threads import slices
 
 _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding errors
 _ONLY = np.zeros(1, np.int64)  # the index of the only model
-_AT_ONCE = 1_024  # queries whose shared pairs are counted together, and models
+_COUNTS = 32_000_000  # of shared pairs that are held together: queries × models
+_AT_ONCE = 1_024  # models whose training queries are held together as dense rows
+_EXACT = 2**24  # whole numbers below it, and their sums, are exact in single precision
 _MANY = 16  # queries from which dense products are faster than sparse ones
 
 
@@ -250,19 +252,31 @@ class OfflineModels:
     def shared_pairs(self, own: csr_array) -> Iterator[Floats]:
         """Yield how many training pairs each model shares with each query's neighbors; tied neighbors count in part.
 
-        Without ties these are whole numbers, so that a batch of queries gives the same result as each query alone.
+        Neighbors that count in whole, and those tied for the last places, are counted apart and as whole numbers, so
+        that a batch of queries gives the same result as each query alone.
         """
         most = self.members_.data.max(initial=1.0)
-        for rows in slices(own.shape[0], _AT_ONCE):
+        for rows in slices(own.shape[0], max(1, _COUNTS // max(self.members_.shape[0], 1))):
             part = own[rows]
+            queries = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
             least = np.full(part.shape[0], 1.0)
-            np.minimum.at(least, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.data)
+            np.minimum.at(least, queries, part.data)
             plain = least >= most  # the smaller parts are the models'
+            tied = (part.data < 1) & ~plain[queries]
+            other = np.bincount(queries[tied & (part.data != least[queries])], minlength=part.shape[0]) > 0
+            even = ~plain & ~other & (most == 1) & self._counted
+            pairs = self.locality.pairs_[part.indices]
+            whole, last = (
+                csr_array((pairs * counted, part.indices, part.indptr), shape=part.shape) for counted in (~tied, tied)
+            )
             found = np.empty((part.shape[0], self.members_.shape[0]))
-            pairs = csr_array((self.locality.pairs_[part.indices], part.indices, part.indptr), shape=part.shape)
-            found[plain] = self._shared_in_whole(pairs[plain].toarray())
-            for query in np.flatnonzero(~plain):
-                found[query] = self._shared_in_part(part[[query]])
+            counts = self._shared_in_whole(np.vstack([whole[plain | even].toarray(), last[even].toarray()]))
+            found[plain | even] = counts[: np.count_nonzero(plain | even)]
+            found[even] += least[even, None] * counts[np.count_nonzero(plain | even) :]
+            for query in np.flatnonzero(even):
+                found[query, self._parted] = self._shared_in_part(part[[query]], self._members_in_part)
+            for query in np.flatnonzero(~plain & ~even):
+                found[query] = self._shared_in_part(part[[query]], self.members_)
             yield from found
 
     def _shared_in_whole(self, pairs: Floats) -> Floats:
@@ -270,9 +284,11 @@ class OfflineModels:
         if len(pairs) < _MANY or not self._counted:
             return np.asarray(self.members_ @ pairs.T).T
         found = np.empty((len(pairs), self.members_.shape[0]))
+        exact = np.float32 if pairs.sum(axis=1).max() < _EXACT else np.float64
+        counts = pairs.astype(exact)
         for models in slices(found.shape[1], _AT_ONCE):
-            found[:, models] = pairs @ self.members_[models].toarray().T
-        found[:, self._parted] = np.asarray(self.members_[self._parted] @ pairs.T).T
+            found[:, models] = counts @ self.members_[models].astype(exact).toarray().T
+        found[:, self._parted] = np.asarray(self._members_in_part @ pairs.T).T
         return found
 
     @cached_property
@@ -285,12 +301,17 @@ class OfflineModels:
         """The models with tied training queries, which count in part."""
         return np.unique(np.searchsorted(self.members_.indptr, np.flatnonzero(self.members_.data != 1), "right") - 1)
 
-    def _shared_in_part(self, own: csr_array) -> Floats:
-        """Return the shared pairs of one query whose neighbors include ties."""
+    @cached_property
+    def _members_in_part(self) -> csr_array:
+        """The rows of these models."""
+        return self.members_[self._parted]
+
+    def _shared_in_part(self, own: csr_array, members: csr_array) -> Floats:
+        """Return the pairs that some models share with one query whose neighbors include ties."""
         pairs, part = np.zeros(own.shape[1]), np.zeros(own.shape[1])
         pairs[own.indices], part[own.indices] = self.locality.pairs_[own.indices], own.data
-        smaller = np.minimum(self.members_.data, part[self.members_.indices])
-        common = csr_array((smaller, self.members_.indices, self.members_.indptr), shape=self.members_.shape)
+        smaller = np.minimum(members.data, part[members.indices])
+        common = csr_array((smaller, members.indices, members.indptr), shape=members.shape)
         return np.asarray(common @ pairs).ravel()
 
     def gradients(self) -> Floats | None:
