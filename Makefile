@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each woul
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
 
-.PHONY: help demo check quick test oldest engines lint types kernels bench docs site dist clean
+.PHONY: help demo check quick test oldest engines lint types kernels collected bench docs site dist clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -44,6 +44,11 @@ types: .venv/ready     ## types
 kernels: .venv/ready   ## what is compiled on first use, once for all processes of the tests
 	$(BIN)/python -m tests.compile_kernels
 
+# pytest rewrites the assertions of a test module when it first imports it: half a minute for all, and for every process
+# that finds nothing kept. What cannot be collected fails in the run that follows, with its reason.
+collected: .venv/ready # all tests, compiled once for all processes of the tests
+	@$(BIN)/pytest --collect-only --quiet > /dev/null || true
+
 # Processes whose threads spin would wait for each other, hence the policy. tests/conftest.py divides the tests into groups
 # and says which begin. Tests of clusters and browsers mostly wait: more processes than cores use the time.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -57,7 +62,7 @@ quick: .venv/ready
 	$(PYTEST) -n $(CORES) --hypothesis-profile check -m "not cluster and not browser and not engines and not slow and not real_data"
 
 test: .venv/ready      ## style, types and all tests but those of real engines: before a change is handed in
-	@$(MAKE) --no-print-directory -j 2 kernels lint types
+	@$(MAKE) --no-print-directory -j 2 kernels collected lint types
 	$(PYTEST) -n $$(($(CORES) + 3)) -m "not engines"
 	@$(TAKEN)
 
