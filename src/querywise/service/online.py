@@ -14,8 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from querywise.contracts.answers import Answer
 from querywise.data.judged import Candidates
 from querywise.errors import DataError, QuerywiseError
@@ -189,13 +187,12 @@ class Online:
             shown = None
         else:
             shown = self.searched(model, other, candidates, (answer, scores), asked.query, asked.session, show)
-        [ours] = model.responses([asked], candidates, scores)
         if shown is None:
-            return [ours], [answer]
+            return model.responses([asked], candidates, scores), [answer]
         # Scores of two models cannot be compared: documents have those of their positions, for who sorts by score.
         documents = [RankedDocument(each, 1 / place) for place, each in enumerate(shown.documents, start=1)]
         teams = shown.teams if asked.teams else None
-        return [msgspec.structs.replace(ours, documents=documents, impression=shown.impression, teams=teams)], [answer]
+        return [RankResponse(asked.query.id, model.version, documents, shown.impression, teams)], [answer]
 
     def searched(
         self,
