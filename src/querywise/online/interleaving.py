@@ -47,9 +47,8 @@ def interleave(rankings: Sequence[Sequence[str]], seed: bytes, top: int | None =
     """
     check_rankings(rankings)
     most = DEPTH if top is None else min(top, DEPTH)
-    random = iter(
-        struct.unpack(f">{2 * most * len(rankings)}I", hashlib.shake_128(seed).digest(8 * most * len(rankings)))
-    )
+    picks = most + len(rankings)  # at most: each adds a document, or finds that a ranking has run out
+    random = iter(struct.unpack(f">{picks}I", hashlib.shake_128(seed).digest(4 * picks)))
     places = [0] * len(rankings)
     teams: dict[str, int | None] = {}
     credited = True
