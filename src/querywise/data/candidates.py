@@ -181,6 +181,11 @@ class Candidates:
         """Return the id of the document in a row, or the row number, counted from 1, if documents have no ids."""
         return self.document_ids[row] if self.document_ids is not None else str(row + 1)
 
+    def document_labels(self, rows: Ints) -> list[str]:
+        """Return the labels of several documents."""
+        ids = self.document_ids
+        return [str(row + 1) if ids is None else ids[row] for row in rows.tolist()]
+
     def require_moderate(self, *, missing: Missing = "refused") -> None:
         """Raise DataError if features are too large to compute with, or missing without being allowed."""
         if not self.__dict__["_moderate"]:

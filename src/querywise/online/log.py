@@ -144,14 +144,22 @@ class Shown(NamedTuple):
 
 
 def draw_once(
-    key: bytes, rankings: Mapping[str, Sequence[str]], query: str, session: str | None, top: int | None
+    key: bytes,
+    rankings: Mapping[str, Sequence[str]],
+    query: str,
+    session: str | None,
+    top: int | None,
+    *,
+    kind: str | None = None,
+    far: bool | None = None,
 ) -> Shown:
     """Interleave named rankings for a query: a session that repeats the query gets the same list."""
     arms = tuple(rankings)
     seed = seed_of(key, session, query, arms)
     lists = list(rankings.values())
     who = None if session is None else pseudonym(key, session)
-    return Shown(ImpressionId(seed, int(time.time()), arms), lists, interleave(lists, seed, top), query, session=who)
+    drawn = interleave(lists, seed, top)
+    return Shown(ImpressionId(seed, int(time.time()), arms), lists, drawn, query, kind, far, who)
 
 
 def is_drawn(key: bytes, share: float, query: str, session: str | None) -> bool:

@@ -171,8 +171,13 @@ class Online:
         other = self.against.current
         if self._are_alike(model, other) and is_drawn(self.log.key, self.share, query.text or query.id, session):
             return other
-        self.answers["alone"] += 1
         return None
+
+    def count(self, other: LoadedModel | None, impression: str | None) -> None:
+        """Count an answer of an experiment by what became of it."""
+        if self.against is not None:
+            outcome = "alone" if other is None else "failed" if impression is None else "interleaved"
+            self.answers[outcome] += 1
 
     def ranked(
         self, model: LoadedModel, other: LoadedModel, asked: RankRequest, features: Floats | None
@@ -212,8 +217,9 @@ class Online:
             _, theirs = other.answer(candidates)
         except QuerywiseError:
             return None
-        orders = [order(scores, candidates.starts)[:show].tolist() for scores in (answered[1], theirs)]
-        lists = [[candidates.document_label(row) for row in best] for best in orders]
+        lists = [
+            candidates.document_labels(order(scores, candidates.starts)[:show]) for scores in (answered[1], theirs)
+        ]
         arms = dict(zip(_names(model, other), lists, strict=True))
         return self.shown(arms, query, session, show, far=_is_far(answered[0]))
 
@@ -238,8 +244,8 @@ class Online:
         far: bool | None = None,
     ) -> InterleaveResponse:
         """Interleave rankings, by their names, and have the impression logged soon."""
-        drawn = draw_once(self.log.key, rankings, query.text or query.id, session, top)
-        shown = drawn._replace(kind=query.class_, far=far)
+        text = query.text or query.id
+        shown = draw_once(self.log.key, rankings, text, session, top, kind=query.class_, far=far)
         signed = shown.id.signed(self.log.key)
         size = sum(map(len, shown.draw.documents)) + len(shown.text) + len(signed) + _RECORD_BYTES
         self.log.add(lambda: shown.record(signed), size, awaited=False)

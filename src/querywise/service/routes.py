@@ -46,7 +46,6 @@ from querywise.service.online import Online
 from querywise.service.service import Pace, Service
 
 _Asking = TypeVar("_Asking", bound=schema.WithDocuments | schema.WeightsRequest)
-_PACES: tuple[Pace, ...] = ("quick", "usual", "long")
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
 _LONG_TEXT = 1_000  # characters of a query: making a point of more takes milliseconds
 _MANY_LETTERS = 100_000  # of all texts of a request: making points of more may take a second, as long rankings do
@@ -132,21 +131,21 @@ class RankRoutes(_Routes):
         """The response to one query with its documents, and the ranker's answers behind it."""
         service, online = self._service, self._service.online
         asked, features, model, large = read
-        pace = self._checked(asked, model, large)
         other = None if online is None else online.other(model, asked.query, asked.session)
+        pace = self._checked(asked, [model] if other is None else [model, other], large)
         if online is None or other is None:
             answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
         else:
-            pace = max(pace, self._checked(asked, other, large), key=_PACES.index)
             answers, behind = await service.run(lambda: online.ranked(model, other, asked, features), request, pace)
-            online.answers["failed" if answers[0].impression is None else "interleaved"] += 1
+        if online is not None:
+            online.count(other, answers[0].impression)
         return answers[0], behind
 
     async def rank_batch(self, request: Request) -> Response:
         """Rank the documents of several queries."""
         service = self._service
         async with self._read(_BATCH, request) as (asked, features, model, large):
-            pace = self._checked(asked, model, large or len(asked.requests) >= _INLINE_QUERIES)
+            pace = self._checked(asked, [model], large or len(asked.requests) >= _INLINE_QUERIES)
             answers, behind = await service.run(lambda: model.rank(asked.requests, features), request, pace)
         service.observe(behind)
         return json_response(schema.BatchResponse(answers))
@@ -159,7 +158,7 @@ class RankRoutes(_Routes):
         service = self._service
         async with self._read(_WEIGHTS, request) as (asked, _, model, large):
             documents = sum(map(len, (asked.runs or {}).values()))
-            pace = _pace(model, service.limits, [documents], large or _have_long_texts([asked.query]))
+            pace = _pace([model], service.limits, [documents], large or _have_long_texts([asked.query]))
             found, behind = await service.run(lambda: model.weights(asked), request, pace)
         service.observe_place(behind)
         return json_response(found)
@@ -171,7 +170,7 @@ class RankRoutes(_Routes):
         """
         service = self._service
         async with self._read(_ROUTE, request) as (asked, features, model, large):
-            pace = self._checked(asked, model, large)
+            pace = self._checked(asked, [model], large)
             found = await service.run(lambda: routed(model, asked, features), request, pace)
         return json_response(found)
 
@@ -240,10 +239,10 @@ class RankRoutes(_Routes):
             check_queries(body, self._service.limits)
         return decode_documents(decoder, body, model.features)
 
-    def _checked(self, asked: schema.WithDocuments, model: LoadedModel, large: bool) -> Pace:
+    def _checked(self, asked: schema.WithDocuments, models: Sequence[LoadedModel], large: bool) -> Pace:
         """Where the request is to be answered; refused if it has too many documents, or costs too much."""
         queries = [each.query for each in asked.requests] if isinstance(asked, schema.BatchRequest) else [asked.query]
-        pace = _pace(model, self._service.limits, schema.sizes(asked), large or _have_long_texts(queries))
+        pace = _pace(models, self._service.limits, schema.sizes(asked), large or _have_long_texts(queries))
         return "long" if sum(len(query.text or "") for query in queries) > _MANY_LETTERS else pace
 
 
@@ -251,11 +250,14 @@ def _have_long_texts(queries: Sequence[schema.Query]) -> bool:
     return any(len(query.text or "") > _LONG_TEXT for query in queries)
 
 
-def _pace(model: LoadedModel, limits: Limits, sizes: list[int], large: bool) -> Pace:
-    """Where queries of so many documents each are to be ranked. A large request keeps the event loop too long."""
-    check_counts(limits, documents=sum(sizes), features=len(model.features.names), queries=len(sizes))
-    check_cost(model.cost, limits, sizes)
-    return "long" if model.is_long(sizes) else "quick" if not large and model.is_quick(sizes) else "usual"
+def _pace(models: Sequence[LoadedModel], limits: Limits, sizes: list[int], large: bool) -> Pace:
+    """Where models are to rank queries of so many documents each. A large request keeps the event loop too long."""
+    for model in models:
+        check_counts(limits, documents=sum(sizes), features=len(model.features.names), queries=len(sizes))
+        check_cost(model.cost, limits, sizes)
+    if any(model.is_long(sizes) for model in models):
+        return "long"
+    return "quick" if not large and all(model.is_quick(sizes) for model in models) else "usual"
 
 
 class LookupRoutes(_Routes):
@@ -322,8 +324,8 @@ class LookupRoutes(_Routes):
 
         threads = self._service.long if model.is_long([lookup.size_of(asked, top)]) else self._service.threads
         found = await threads.run(job, request, seconds=self._service.limits.seconds - (time.perf_counter() - begun))
-        if online is not None and other is not None:
-            online.answers["failed" if found.impression is None else "interleaved"] += 1
+        if online is not None:
+            online.count(other, found.impression)
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
         return json_response(found)
 
