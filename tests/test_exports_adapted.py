@@ -12,10 +12,12 @@ import pytest
 
 from querywise import Router, export_model
 from querywise.exports.manifest import read_manifest
+from querywise.exports.target import VECTOR
 from querywise.exports.targets import FUSE_RUNS
 from querywise.rankers.weights.fusion import Weights
 from querywise.retrieval.features import judged_candidates
-from tests.support.adapted_runs import World, vector_in
+from tests.support.adapted_runs import World
+from tests.support.placeholders import placed
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def test_the_request_has_the_adapted_vector(engine: str, world: World, tmp_path:
     export_model(world.ranker, engine, tmp_path / "export")
     router = Router(tmp_path / "export")
     for query in world.queries[:5]:
-        asked = vector_in(router.request("word3", vector=query.tolist()))
+        asked = placed(tmp_path / "export", router.request("word3", vector=query.tolist()))[VECTOR]
         assert np.allclose(asked, world.adapter.transform(query), atol=1e-12)
         assert not np.allclose(asked, query, atol=0.1)
 
@@ -48,7 +50,8 @@ def test_router_py_moves_the_vector_it_is_given(world: World, tmp_path: Path) ->
     (tmp_path / "vector.json").write_text(json.dumps(world.queries[3].tolist()))
     command = [sys.executable, "router.py", "word3", str(tmp_path / "vector.json")]
     done = subprocess.run(command, cwd=tmp_path / "export", check=True, capture_output=True, text=True)
-    assert np.allclose(vector_in(json.loads(done.stdout)), world.adapter.transform(world.queries[3]), atol=1e-12)
+    asked = placed(tmp_path / "export", json.loads(done.stdout))[VECTOR]
+    assert np.allclose(asked, world.adapter.transform(world.queries[3]), atol=1e-12)
 
 
 def test_without_an_adapter_nothing_is_moved_and_no_file_is_added(world: World, tmp_path: Path) -> None:
@@ -57,4 +60,5 @@ def test_without_an_adapter_nothing_is_moved_and_no_file_is_added(world: World, 
     assert read_manifest(tmp_path / "export")["adapter"] is None
     assert not (tmp_path / "export" / "transform.py").exists()
     own = world.queries[3].tolist()
-    assert vector_in(Router(tmp_path / "export").request("word3", vector=own)) == own
+    request = Router(tmp_path / "export").request("word3", vector=own)
+    assert placed(tmp_path / "export", request)[VECTOR] == own

@@ -30,25 +30,13 @@ from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import EqualWeights, Weights
 from querywise.storage import save
 from tests import commands
+from tests.support.placeholders import weights_in
 from tests.support.runs import RUNS, lists_of, planted, text_of
 from tests.worlds import as_runs, ragged
 
 ROOT = Path(__file__).parent.parent
 DATA = planted(120)
 NEAR = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=0.5)
-
-
-def weights_in(request: Any) -> list[float]:
-    """The weights of a request of any engine, in the order of the runs."""
-    if "parameters" in request:
-        return [request["parameters"][f"weight_{run}"] for run in RUNS]
-    if "retriever" in request:
-        return [each["weight"] for each in next(iter(request["retriever"].values()))["retrievers"]]
-    if "yql" in request:
-        return [request[f"input.query(w_{run})"] for run in RUNS]
-    processor = next(iter(request["search_pipeline"]["phase_results_processors"][0].values()))
-    found: list[float] = processor["combination"]["parameters"]["weights"]
-    return found
 
 
 @pytest.mark.parametrize("engine", FUSE_RUNS)
@@ -60,8 +48,10 @@ def test_a_routers_request_has_the_weights_that_python_gives(engine: str, tmp_pa
     router, offline = HybridRouter(tmp_path / "export"), ranker.run_weights(DATA.candidates)
     for query in range(0, 120, 17):
         request: Any = router.request(text_of(query), vector=[0.1, 0.2], runs=lists_of(query))
-        assert weights_in(request) == pytest.approx(offline[query].tolist(), abs=1e-12)
-        assert weights_in(request) == list(router.weights(text_of(query)).values())
+        weights = router.weights(text_of(query))
+        assert list(weights.values()) == pytest.approx(offline[query].tolist(), abs=1e-12)
+        assert (found := weights_in(tmp_path / "export", request))
+        assert found == {run: weights[run] for run in found}
         assert "$" not in json.dumps(request).replace("%(", "")
 
 
@@ -180,7 +170,7 @@ def test_the_command_writes_the_export_and_its_router_prints_a_request(tmp_path:
     (tmp_path / "vector.json").write_text("[0.5, 0.25]")
     command = [sys.executable, "es/router.py", "how can disk", "vector.json"]
     request = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout)
-    assert weights_in(request) == list(HybridRouter(tmp_path / "es").weights("how can disk").values())
+    assert weights_in(tmp_path / "es", request) == HybridRouter(tmp_path / "es").weights("how can disk")
     (tmp_path / "es" / "request.json").write_text("{}")
     refused = commands.refused(
         commands.run(tmp_path, "export", "fusion", "--to", "elasticsearch-retriever", "--out", "es")
@@ -210,6 +200,8 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
             HybridRouter(tmp_path / "sql").request(**given)
     with pytest.raises(DataError, match=r"has '\$text_field', which is unknown"):
         filled({"query": "$text_field"}, {"$text": "disk"})
+    with pytest.raises(DataError, match=r"has '\$text' within the text 'title:\$text'. A placeholder is a whole value"):
+        filled({"query": ["title:$text"]}, {"$text": "disk"})
 
 
 def test_a_request_nested_deeper_than_python_goes_is_refused(tmp_path: Path) -> None:

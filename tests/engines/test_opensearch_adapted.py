@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from querywise import Router, export_model
+from querywise.exports.target import VECTOR
 from querywise.retrieval.indexed_vectors import vectors_of
 from tests.engines.opensearch import OpenSearch
-from tests.support.adapted_runs import World, vector_in
+from tests.support.adapted_runs import World
+from tests.support.placeholders import placed
 
 INDEX, TOP, QUERIES = "adapted", 25, 30
 
@@ -36,7 +38,8 @@ def test_exact_search_by_the_adapted_vector_finds_what_ours_does(search: OpenSea
     router, moved = Router(tmp_path / "export"), 0
     for query in world.queries[:QUERIES]:
         request: Any = router.request("word3", vector=query.tolist())
-        given = {"field": "vector", "query_value": vector_in(request), "space_type": "cosinesimil"}
+        asked = placed(tmp_path / "export", request)[VECTOR]
+        given = {"field": "vector", "query_value": asked, "space_type": "cosinesimil"}
         script = {"source": "knn_score", "lang": "knn", "params": given}
         exact = {"script_score": {"query": {"match_all": {}}, "script": script}}
         hits = search.ask("POST", f"{INDEX}/_search", {"size": TOP, "query": exact})["hits"]["hits"]

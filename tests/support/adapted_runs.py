@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from querywise.contracts.protocols import Ranker
 from querywise.data.collections import Collection
 from querywise.rankers.weights.fusion import Weights
@@ -33,17 +30,3 @@ class World:
         assert table is not None
         assert table.vectors is not None
         return table.vectors
-
-
-def vector_in(request: Any) -> list[float]:
-    """The vector of a request of any engine."""
-    if "parameters" in request:
-        found: list[float] = json.loads(request["parameters"]["vector"])
-        return found
-    if "yql" in request:
-        return list(request["input.query(q)"])
-    if "retriever" in request:
-        retrievers = request["retriever"]["linear"]["retrievers"]
-        return next(list(each["retriever"]["knn"]["query_vector"]) for each in retrievers if "knn" in each["retriever"])
-    queries = request["query"]["hybrid"]["queries"]
-    return next(list(next(iter(each["knn"].values()))["vector"]) for each in queries if "knn" in each)

@@ -342,4 +342,7 @@ def filled(form: Json, values: Mapping[str, Json]) -> Json:
         if found is None:
             raise DataError(f"The request has {form!r}, which was not given.")
         return found
+    inside = next((name for name in values if isinstance(form, str) and name in form), None)
+    if inside is not None:
+        raise DataError(f"The request has {inside!r} within the text {form!r:.100}. A placeholder is a whole value.")
     return form
