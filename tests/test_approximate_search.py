@@ -182,10 +182,10 @@ def _content() -> Bytes:
 _LINKS_AT = 8 + 392 * 2 * DIMENSION  # the head and what follows the vectors of the 392 documents that have one
 
 CRAFTED: dict[str, tuple[str, Callable[[Bytes], Bytes]]] = {
-    "short": ("another number of documents", lambda content: content[:100]),
+    "short": ("its number of documents", lambda content: content[:100]),
     "cut": ("cut short or has more", lambda content: content[:-4]),
     "longer": ("cut short or has more", lambda content: np.append(content, np.uint8(0))),
-    "documents": ("another number of documents", lambda content: _with(content, 0, 7)),
+    "documents": ("its number of documents", lambda content: _with(content, 0, 7)),
     "magic": ("its head", lambda content: _with(content, _LINKS_AT, 0)),
     "metric": ("its head", lambda content: _with(content, _LINKS_AT + 13, 105)),
     "entry": ("its sizes", lambda content: _with(content, _LINKS_AT + 64 + 34, 255)),

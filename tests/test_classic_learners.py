@@ -167,7 +167,7 @@ def test_it_clearly_beats_the_best_feature(build: Callable[[], Any]) -> None:
         (RankBoost(thresholds=0), "thresholds=0"),
         (RankBoost(thresholds=70_000), "at most 65535"),
         (RankBoost(patience=0), "patience=0"),
-        (RankBoost(learning_rate=0.0), "above 0 and at most at 1"),
+        (RankBoost(learning_rate=0.0), "above 0 and at most 1"),
         (ListNet(0.0), r"ListNet\(l2=0.0\) must be a positive number"),
         (ListNet(float("nan")), "positive number"),
         (ListNet(scale="rank"), "Known: 'standard', 'none'"),  # type: ignore[arg-type]

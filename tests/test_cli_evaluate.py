@@ -53,7 +53,7 @@ def test_the_table_shows_tests_and_coverage(place: Path) -> None:
     assert "p: paired t-test against good" in text
     assert "counts all judged documents; gain: 2^grade - 1, exponential" in text
     assert "A judged query that is not in a run counts 0." in text
-    assert "1 query of the runs has no judgement" in text
+    assert "1 query of the runs has no judgment" in text
 
 
 def test_every_querys_values_are_written(place: Path) -> None:
@@ -98,11 +98,11 @@ def test_what_is_not_judgements_is_told_so(place: Path) -> None:
     says(
         refused(call(place, "evaluate", "good.trec", "judged.qrels")),
         "good.trec: this is a run",
-        "The judgements come first",
+        "The judgments come first",
     )
     says(refused(call(place, "evaluate", "judged.qrels", "beir.tsv")), "beir.tsv:1: expected a run", "3 words")
     (place / "empty").write_text("")
-    says(refused(call(place, "evaluate", "empty", "good.trec")), "the file holds no judgement")
+    says(refused(call(place, "evaluate", "empty", "good.trec")), "the file holds no judgment")
     (place / "half").write_text("q1 0 D1 0.5\n")
     says(refused(call(place, "evaluate", "half", "good.trec")), "half:1", "the grade a whole number")
     (place / "mixed").write_text("q1 0\tD1\t1\n")

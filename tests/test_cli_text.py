@@ -204,7 +204,7 @@ def test_methods_and_views_of_text_are_compared_on_the_files(place: Path) -> Non
     words = ["--methods", "bm25,single,knn-online", "--view", "text", "--k", "0.3", "--measures", "map,ndcg@10"]
     found = json.loads(run(place, "compare", "letor", *words, "--json"))
     assert list(found["methods"]) == ["bm25", "single", "knn-online"]
-    assert found["queries"] == 25, "the query that matches nothing comes back from the judgements"
+    assert found["queries"] == 25, "the query that matches nothing comes back from the judgments"
     means = {name: each["mean"]["map"] for name, each in found["methods"].items()}
     assert means["knn-online"] > means["single"] + 0.1, "what is wanted depends on one word of the text"
 
@@ -416,7 +416,7 @@ def wrong(place: Path) -> Path:
         ("features twoqueries --out new", "twoqueries/queries.jsonl:2: query 'q1' is already on line 1"),
         ("features twogrades --out new", "twogrades/qrels.tsv:2: document 'D1' of query 'q1' has grade 0 here and 1"),
         ("features unqueried --out new", "unqueried: the collection has no queries with a text"),
-        ("features unjudged --out new", "unjudged: the collection has no judgements"),
+        ("features unjudged --out new", "unjudged: the collection has no judgments"),
         ("features few --out new", "at least three queries"),
         ("index empty --out new", "empty/corpus.jsonl"),
         ("features empty --out new", "empty/corpus.jsonl"),
@@ -432,7 +432,7 @@ def wrong(place: Path) -> Path:
         ("features docs --out narrow.txt", "narrow.txt: the folder cannot be made"),
         ("features docs --out new --queries nowhere.jsonl", "nowhere.jsonl: there is no such file"),
         ("features docs --out new --qrels nowhere.tsv", "nowhere.tsv: there is no such file"),
-        ("features stdlib --out new --queries letor/queries.jsonl", "stdlib has queries and judgements of its own"),
+        ("features stdlib --out new --queries letor/queries.jsonl", "stdlib has queries and judgments of its own"),
         ("search nowhere fig", "nowhere: not an index"),
         ("search docs fig", "docs: not an index"),
         ("search model fig", "model/manifest.json: not the manifest of a querywise index"),

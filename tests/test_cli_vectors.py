@@ -117,7 +117,7 @@ def test_what_does_not_belong_together_is_refused(place: Path, tmp_path: Path) -
             (ids / f"{name}{ending}").write_bytes((place / "vectors" / f"{name}{ending}").read_bytes())
     known = json.loads((ids / "queries.json").read_text())
     (ids / "queries.json").write_text(json.dumps([*known[:-1], "other"]))
-    assert "1 of 20 queries in the judgements of docs have no vector here; the first is 'q9jam'" in said(
+    assert "1 of 20 queries in the judgments of docs have no vector here; the first is 'q9jam'" in said(
         "compare", "docs", "--vectors", ids
     )
 

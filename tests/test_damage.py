@@ -534,7 +534,7 @@ def test_vectors_scores_shards_and_judgements_whose_texts_are_not_utf8_are_refus
     grades = {query: {f"d{row}": row % 2 for row in range(40) if ROWS["qid"][row] == query} for query in data.query_ids}
     write_shards([data.with_judgements(grades)], tmp_path / "shards")
     for file, column, message in (
-        ("judgements.parquet", "document", "the judgements cannot be read"),
+        ("judgements.parquet", "document", "the judgments cannot be read"),
         ("part-00000.parquet", "docid", "the shard cannot be read"),
     ):
         path = tmp_path / "shards" / file
@@ -556,7 +556,7 @@ def test_judgements_with_a_column_twice_are_refused(tmp_path: Path, column: str)
     table = pq.read_table(path)
     pq.write_table(table.append_column(column, table.column(column)), path)
     reseal(tmp_path / "s")
-    with pytest.raises(DataError, match=r"judgements.parquet: (there are two columns|the judgements cannot be read)"):
+    with pytest.raises(DataError, match=r"judgements.parquet: (there are two columns|the judgments cannot be read)"):
         open_shards(tmp_path / "s").whole()
 
 

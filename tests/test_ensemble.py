@@ -100,7 +100,7 @@ def test_agreement_holds_for_long_lists_and_many_ties(kind: Kind) -> None:
     for column, agreement in zip(scores.T, found, strict=True):
         a, r = dense(column, labels, 2, kind, 0.5, 1.0)
         assert agreement == pytest.approx(np.trace(a.T @ r), rel=1e-10)
-    assert found.argmax() == 2, "nobody agrees more than the judgements themselves"
+    assert found.argmax() == 2, "nobody agrees more than the judgments themselves"
 
 
 @given(judged_scores(), st.sampled_from(KINDS), st.sampled_from(["trace", "rbf"]))

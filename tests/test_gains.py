@@ -334,5 +334,5 @@ def test_judgements_are_grades_and_are_not_joined_with_values() -> None:
     with pytest.raises(DataError, match="A set with all that was judged does not support real-valued labels"):
         data.with_judgements({"a": {"D1": 1}})
     whole = qw.from_arrays([[1.0]], [1], qid=["a"], document_ids=["D1"]).with_judgements({"a": {"D1": 1}})
-    with pytest.raises(DataError, match="Judgements are grades"):
+    with pytest.raises(DataError, match="Judgments are grades"):
         replace(whole, gains=np.array([0.0, 0.5]))

@@ -185,6 +185,6 @@ def test_the_command_says_who_wins_by_people(tmp_path: Path) -> None:
     assert "## Human judgments" in page
     assert "prediction-powered t-test" in page
     assert (tmp_path / "report" / "human-differences.csv").is_file()
-    assert "with judgements by people the test is a t-test" in refused(run(tmp_path, *people, "--test", "wilcoxon"))
+    assert "with judgments by people the test is a t-test" in refused(run(tmp_path, *people, "--test", "wilcoxon"))
     (tmp_path / "empty.qrels").write_text("")
-    assert "holds no judgement" in refused(run(tmp_path, *asked, "--human", "empty.qrels"))
+    assert "holds no judgment" in refused(run(tmp_path, *asked, "--human", "empty.qrels"))

@@ -110,11 +110,11 @@ def test_judgements_from_tables(make: Any) -> None:
     ("table", "words"),
     [
         ({"query": ["a"], "document": ["D1"]}, "no column for the grade: one of grade, label"),
-        ({"query": ["a"], "document": ["D1"], "grade": [0.5]}, "Row 1 of the judgements is 'a', 'D1', 0.5"),
-        ({"query": ["a"], "document": [None], "grade": [1]}, "Row 1 of the judgements is 'a', None, 1"),
+        ({"query": ["a"], "document": ["D1"], "grade": [0.5]}, "Row 1 of the judgments is 'a', 'D1', 0.5"),
+        ({"query": ["a"], "document": [None], "grade": [1]}, "Row 1 of the judgments is 'a', None, 1"),
         ({"query": ["a", "a"], "document": ["D", "D"], "grade": [1, 2]}, "Row 2 .* grade 2; a row before gave it 1"),
-        ({"a": {"D1": 2}}, "'D1' of query 'a', has label 1; its judgement is 2"),
-        ({"a": {"D2": 0}}, "'D1' of query 'a', has label 1; its judgement is missing"),
+        ({"a": {"D1": 2}}, "'D1' of query 'a', has label 1; its judgment is 2"),
+        ({"a": {"D2": 0}}, "'D1' of query 'a', has label 1; its judgment is missing"),
     ],
 )
 def test_judgements_that_cannot_be_are_refused(table: Any, words: str) -> None:
@@ -134,7 +134,7 @@ def test_a_grade_is_a_whole_number(grade: Any) -> None:
 
 def test_tables_with_gaps_and_of_other_queries_are_refused() -> None:
     gaps = pd.DataFrame({"query": ["a", None], "document": ["D1", "D2"], "grade": [1, 0]}).astype({"query": "string"})
-    with pytest.raises(DataError, match="Row 2 of the judgements"):
+    with pytest.raises(DataError, match="Row 2 of the judgments"):
         some().with_judgements(gaps)
     uneven: Any = {"query": ["a", "b"], "document": ["D1"], "grade": [1]}
     with pytest.raises(DataError, match="2 and 1 and 1 rows"):
@@ -299,7 +299,7 @@ def test_shards_carry_judgements_and_are_cut_anew_with_them(tmp_path: Path) -> N
     with pytest.raises(DataError, match=r"judgements\.parquet: damaged"):
         open_shards(tmp_path / "one").load()
     path.unlink()
-    with pytest.raises(DataError, match=r"judgements\.parquet: the judgements are missing"):
+    with pytest.raises(DataError, match=r"judgements\.parquet: the judgments are missing"):
         open_shards(tmp_path / "one").load()
 
 

@@ -113,7 +113,7 @@ def test_a_document_that_the_engine_does_not_have_is_left_out_and_counted(folder
         (["opensearch", "--features", "wrong.json"], "The features must be a list"),
         (["opensearch", "--features", "features.json", "--index", "none"], "index_not_found"),
         (["opensearch", "--features", "features.json", "--header", "secret"], "--header: expected 'Name: value'"),
-        (["opensearch", "--features", "features.json", "--queries", "queries.jsonl"], "name the judgements too"),
+        (["opensearch", "--features", "features.json", "--queries", "queries.jsonl"], "name the judgments too"),
         (["opensearch", "--features", "features.json", "--qrels", "others.tsv"], "none of the judged documents"),
         (["opensearch", "--features", "features.json", "--url", "ftp://here"], "expected an address like"),
         (["opensearch", "--features", "features.json", "--url", "http://127.0.0.1:9"], "does not answer"),

@@ -451,7 +451,7 @@ def test_a_comparison_by_the_old_name_has_the_new_one(data: Path, tmp_path: Path
 def test_runs_are_fused_by_the_old_name_too(tmp_path: Path) -> None:
     refused = run("fuse", "a.trec", "b.trec", "--out", str(tmp_path / "fused"), "--method", "querywise")
     assert SENTENCE in refused.stderr
-    assert "--method blend learns from judgements" in refused.stderr
+    assert "--method blend learns from judgments" in refused.stderr
 
 
 def test_a_setting_has_one_name() -> None:

@@ -94,8 +94,8 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(place: Path) -> None:
         ([], {}, "No file to read was given"),
         ([place / "data.txt", place / "log.parquet"], {}, "is LETOR text, .* is a Parquet log: `querywise convert`"),
         (place / "log.parquet", {"features": 2}, "there are 3 features; features=2 is too few"),
-        (place / "data.txt", {"judgements": "qrels.tsv"}, "judgements belong to a text collection"),
-        ("stdlib", {"judgements": "qrels.tsv"}, "stdlib has queries and judgements of its own"),
+        (place / "data.txt", {"judgements": "qrels.tsv"}, "judgments belong to a text collection"),
+        ("stdlib", {"judgements": "qrels.tsv"}, "stdlib has queries and judgments of its own"),
     ):
         with pytest.raises(DataError, match=message):
             read_judged(data, **more)

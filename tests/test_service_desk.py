@@ -308,7 +308,7 @@ def test_a_full_disk_is_told_and_the_log_stays_whole(folder: Path, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         said = refused(desk, "grade", 500, judge="ann", query="q1", document="D2", grade=1)
-    assert said.startswith("The judgement was not kept.")
+    assert said.startswith("The judgment was not kept.")
     assert "No space left on device" in said
     assert (folder / "given.qrels.judged-log").read_bytes() == before
     assert post(desk, "grade", judge="ann", query="q1", document="D2", grade=1)["grade"] == 1

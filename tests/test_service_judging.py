@@ -148,7 +148,7 @@ def test_the_command_on_the_page_adds_one_judged_query_to_what_the_model_was_tra
         assert "FOLDER" in words
         done = run(tmp_path, *("my fruit" if word == "FOLDER" else word for word in words))
         assert done.returncode == 0, done.stderr
-        said = "2 judgements of 1 query added to those of my fruit (new queries: 1, grades replaced: 0)."
+        said = "2 judgments of 1 query added to those of my fruit (new queries: 1, grades replaced: 0)."
         assert said in " ".join(done.stderr.split())
         assert f"knn-online trained on {len(collection().queries or ()) + 1} queries" in " ".join(done.stdout.split())
         after = read_manifest(tmp_path / "the model")
@@ -172,7 +172,7 @@ def test_judgements_are_added_to_a_text_collection_and_the_last_grade_counts(tmp
     with pytest.raises(DataError, match=said):
         with_more_judged(made, tmp_path / "given")
     (tmp_path / "given.queries.jsonl").write_text('{"_id": "new", "text": "kiwi", "class": "buy"}\n')
-    with pytest.warns(Hint, match=r"3 judgements of 2 queries .*\(new queries: 1, grades replaced: 1\)"):
+    with pytest.warns(Hint, match=r"3 judgments of 2 queries .*\(new queries: 1, grades replaced: 1\)"):
         both = with_more_judged(made, tmp_path / "given")
     assert both.queries is not None
     assert (both.queries.ids[-1], (both.queries.texts or ())[-1], (both.queries.classes or ())[-1]) == (

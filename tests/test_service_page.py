@@ -506,7 +506,7 @@ def test_the_command_to_train_on_what_was_judged_is_at_the_foot(page: Page, serv
 
 def test_a_grade_that_cannot_be_kept_is_taken_back_and_said(page: Page, servers: dict[str, str]) -> None:
     entered(page, servers["judge"], f"/?{urlencode({'q': QUERY})}")
-    message = "The judgement was not kept. <b>The disk is full.</b>"
+    message = "The judgment was not kept. <b>The disk is full.</b>"
     wrong = {"error": {"code": "not_kept", "message": message, "where": None}}
     page.route("**/v1/judgements", lambda route: route.fulfill(status=500, json=wrong))
     first = ids(page, "ours")[0]

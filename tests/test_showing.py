@@ -102,7 +102,7 @@ def test_data_says_how_much_there_is(data: Judged, tmp_path: Any) -> None:
 
 def test_an_index_and_a_collection_say_how_much_there_is() -> None:
     collection = Collection("zoo", lambda: [Document("D1", "jaguar", "a large cat")], QueryTable(("q",)))
-    assert repr(collection) == "Collection('zoo', 1 query, 0 judgements)"
+    assert repr(collection) == "Collection('zoo', 1 query, 0 judgments)"
     index = build_index(collection.documents())
     assert repr(index) == f"Index(1 document, {len(index.terms)} terms, fields {', '.join(index.fields)})"
 

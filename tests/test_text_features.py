@@ -159,7 +159,7 @@ def test_queries_with_a_text_are_needed(index: Index, queries: QueryTable | None
 
 
 def test_judgements_are_needed(index: Index) -> None:
-    with pytest.raises(DataError, match="animals: the collection has no judgements"):
+    with pytest.raises(DataError, match="animals: the collection has no judgments"):
         judged_candidates(Collection("animals", lambda: DOCUMENTS, QUERIES), index)
 
 

@@ -76,7 +76,7 @@ def test_the_names_of_other_systems_are_spoken_of_as_an_argument() -> None:
 
 
 def test_judgements_that_are_missing_are_spoken_of_as_an_argument() -> None:
-    with pytest.raises(DataError, match=r"^method='sser' learns from judgements; give them as judged=QRELS, or take"):
+    with pytest.raises(DataError, match=r"^method='sser' learns from judgments; give them as judged=QRELS, or take"):
         check_fusing("sser", judged=False)
 
 

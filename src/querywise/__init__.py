@@ -6,7 +6,7 @@ Data flows one way:
     read_letor, read_folds, from_arrays, from_frame     files, folds, arrays and data frames
     split                                               training, validation and test queries
     open_shards                                         a set in shards of whole queries, on disk → Shards
-    read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
+    read_collection, build_index, judged_candidates     text: documents, queries and judgments → Judged
     collection_of                                       the same from data frames and dictionaries
     make_folds, Fold, make_judged                       parts of a judged set by query; a small world to try
     RankSVM, LambdaMART                                 learners: Judged → one scoring function

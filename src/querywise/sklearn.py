@@ -263,7 +263,7 @@ def _by_query(weights: Floats, data: Judged) -> Floats:
 
 
 def _weighted(data: Judged, weights: Floats) -> Judged:
-    """Training data with weights: of queries where each has one, of documents else; none where all are equal."""
+    """Return the data with weights of queries if each query's rows agree, otherwise of documents."""
     candidates = data.candidates
     if not weights.all():
         kept = np.flatnonzero(weights)

@@ -76,8 +76,9 @@ def commands() -> Callable[[], None]:
 def doctor(as_json: AsJson = False) -> None:
     """Check this installation: versions, cores, memory, caches, and whether every package works.
 
-    Packages are imported and tried in other processes, without the network. Exits with 0 if all required packages work,
-    else with 1. Missing optional parts are listed with the command that installs them.
+    Packages are imported and tried in other processes, without the network. The exit code is 0 if all
+    required packages work, else 1. Missing optional parts are listed with the command that installs
+    them.
     """
     from querywise.jobs.doctor import as_json as in_json
     from querywise.jobs.doctor import lines, run

@@ -30,52 +30,54 @@ def clicks(
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the judgments to.")],
     collection: Annotated[
-        Path | None, typer.Option(help="The text collection that was searched; OUT is one with judgments then.")
+        Path | None,
+        typer.Option(help="The text collection that was searched; OUT is then a collection with judgments."),
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="A feature log of what was shown, with document ids; OUT has its features then.")
+        Path | None, typer.Option(help="A feature log of what was shown, with document ids; OUT then has its features.")
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="What judges: pbm, ubm, dbn, sdbn, dcm, cascade, coec or document-ctr. Else pbm or ubm, whichever "
-            "predicts later clicks better; where the log cannot tell position bias, document-ctr."
+            help="The click model: pbm, ubm, dbn, sdbn, dcm, cascade, coec or document-ctr. By default pbm or ubm, "
+            "whichever predicts later clicks better, or document-ctr if the log cannot tell position bias."
         ),
     ] = None,
     action: Annotated[
         list[str] | None, typer.Option(help="An action of UBI's events that counts as a click; may be repeated.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="Read the rows of this device alone, by the log's column of devices.")
+        str | None, typer.Option(help="Read only the rows of this device, by the log's device column.")
     ] = None,
     without_bots: Annotated[
         bool, typer.Option("--without-bots", help="Leave out sessions that are unlikely to be people's.")
     ] = False,
     weights: Annotated[
-        bool, typer.Option("--weights/--no-weights", help="Whether queries with more certain judgments weigh more.")
+        bool, typer.Option("--weights/--no-weights", help="Weight queries by how certain their judgments are.")
     ] = False,
     borrow: Annotated[
-        str, typer.Option(help="Whether rare queries borrow from similar ones: auto, where that helps; on or off.")
+        str, typer.Option(help="Whether rare queries borrow from similar ones: auto (if that helps), on or off.")
     ] = "auto",
     pairs: Annotated[
         bool,
         typer.Option(
             "--pairs",
-            help="With --features: OUT has pairs by inverse propensity to learn from, a query for every clicked "
-            "document, in the place of gains.",
+            help="With --features: OUT has pairs weighted by inverse propensity to learn from, a query for every "
+            "clicked document, instead of gains.",
         ),
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Write report.html beside the judgments.")] = False,
     memory: Annotated[
-        str | None, typer.Option(help="Refuse a log that takes more memory than this, as in 2GB, while it is read.")
+        str | None, typer.Option(help="Reject a log if reading it takes more memory than this, as in 2GB.")
     ] = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Derive judgments from a click log, with standard errors.
 
-    Compares click models on later pages, and says whether the log can tell position bias from relevance.
-    If it can, judgments are freed of the bias; if not, they are clicks over impressions, and it says what would help.
+    Compares click models on later pages, and says whether the log can tell position bias from
+    relevance. If it can, judgments are freed of the bias; if not, they are clicks over impressions,
+    and it says what would help.
     """
     from querywise.clicks.folder import OUTPUT
     from querywise.clicks.readers import CLICKS

@@ -35,7 +35,7 @@ CollectionPath = Annotated[
 @command
 def features(
     data: CollectionPath,
-    out: Annotated[Path, typer.Option(help="Folder to write S1.txt to S5.txt and what belongs to them to.")],
+    out: Annotated[Path, typer.Option(help="Folder for S1.txt to S5.txt and the files that belong to them.")],
     top: options.Top = None,
     vectors: options.VectorFolder = None,
     embed: options.EmbedderName = None,
@@ -47,7 +47,7 @@ def features(
     queries: Annotated[Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.")] = None,
     judgements: options.Judgements = None,
     add_judged: Annotated[
-        bool, typer.Option("--add-judged", help="Also judged documents that were not found, marked added = 1.")
+        bool, typer.Option("--add-judged", help="Add judged documents that were not found, marked added = 1.")
     ] = False,
     skip_unknown: options.SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How the queries are cut into five parts.")] = 0,
@@ -57,8 +57,8 @@ def features(
 ) -> None:
     """From text to LETOR files: BM25's candidates for every judged query, each with the 25 rankers' scores.
 
-    With vectors, adds the documents that these find, and the similarity of each document. The folder can be given
-    directly to fit and compare.
+    With vectors, adds the documents that these find, and the similarity of each document. The folder
+    can be given directly to fit and compare.
     """
     from dataclasses import asdict
 
@@ -95,7 +95,7 @@ def fields(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Write what an engine needs of the fields instead: index.json, and features.json with a query for "
+            help="Write what an engine needs for the fields instead: index.json, and features.json with a query for "
             "every feature that it computes. opensearch, elasticsearch, elasticsearch-native, solr or vespa."
         ),
     ] = None,
@@ -105,8 +105,8 @@ def fields(
 ) -> None:
     """Detect the type of each field of the documents: text, keyword, number, date; write fields.toml, to be edited.
 
-    All commands read fields.toml beside the documents. Without it they use the detected types, and say so. With
-    --engine, write the fields as an engine indexes them and computes features from them.
+    All commands read fields.toml beside the documents. Without it they use the detected types, and
+    say so. With --engine, write the fields as an engine indexes them and computes features from them.
     """
     if engine is not None:
         from querywise.jobs.log import write_fields_for
@@ -157,7 +157,8 @@ def index(
 ) -> None:
     """Index documents, so that they can be searched.
 
-    With --vectors or --embed, their vectors are stored too, for models that were trained with vectors.
+    With --vectors or --embed, their vectors are stored too, for models that were trained with
+    vectors.
     """
     from querywise.retrieval.index import check_index_folder, save_index
     from querywise.retrieval.indexed_vectors import vectors_of
@@ -179,10 +180,10 @@ def index(
 @command
 def search(
     index: Annotated[Path, typer.Argument(help="An index folder.")],
-    query: Annotated[str, typer.Argument(help="What is looked for.")],
+    query: Annotated[str, typer.Argument(help="The search query.")],
     show_best: Annotated[int, typer.Option("--show", min=1, help="How many documents to show.")] = 10,
     top: options.Top = None,
-    model: Annotated[Path | None, typer.Option(help="A model folder: the candidates are ranked anew by it.")] = None,
+    model: Annotated[Path | None, typer.Option(help="A model folder; this model reranks the candidates.")] = None,
     embed: options.QueryEmbedder = None,
     judged: Annotated[
         Path | None,
@@ -199,7 +200,7 @@ def search(
 
     if judged is not None and is_qrels(judged):
         raise DataError(
-            f"--judged {judged}: this is a file of judgements; name the collection's folder, with its queries."
+            f"--judged {judged}: this is a file of judgments; name the collection's folder, with its queries."
         )
     found_in, grades = load_index(index), None
     ranker = None if model is None else load_ranker(model)
@@ -259,16 +260,17 @@ def convert(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write to; existing shards are replaced as a whole.")],
-    rows: Annotated[int, typer.Option(min=1, help="Rows per shard, about: no query is split.")] = 100_000,
+    rows: Annotated[int, typer.Option(min=1, help="Approximate rows per shard; no query is split.")] = 100_000,
     shards: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Or so many shards of about the same number of rows; everything is then read before it is written.",
+            help="The number of shards instead, of about the same number of rows; everything is then read before it "
+            "is written.",
         ),
     ] = None,
     qid: Annotated[str, typer.Option(help="A log's column of query ids.")] = "qid",
-    label: Annotated[str, typer.Option(help="A log's column of labels; none: nobody judged anything.")] = "label",
+    label: Annotated[str, typer.Option(help="A log's column of labels; none for a log without judgments.")] = "label",
     docid: Annotated[str, typer.Option(help="A log's column of document ids, if it has one.")] = "docid",
     query_group: Annotated[
         str, typer.Option(help="A log's column of groups of queries, which folds keep together, if it has one.")
@@ -280,8 +282,8 @@ def convert(
 ) -> None:
     """Write feature files as shards: Parquet files of whole queries, with feature names and checksums.
 
-    Files are read one at a time, so the data may be larger than memory. The folder can be given directly to the other
-    commands.
+    Files are read one at a time, so the data may be larger than memory. The folder can be given
+    directly to the other commands.
     """
     from querywise.data.parquet.tables import LogColumns
     from querywise.data.parquet.writing import convert as converted
@@ -313,17 +315,19 @@ def log(
         Path,
         typer.Option(help="Judged queries: a folder with queries.jsonl and qrels.tsv, or the file of queries."),
     ],
-    url: Annotated[str, typer.Option(help="Where the engine is, as in http://localhost:9200.")],
+    url: Annotated[str, typer.Option(help="The engine's address, as in http://localhost:9200.")],
     index: Annotated[str, typer.Option(help="The index or collection whose documents are judged.")],
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
     features: options.EngineFeatures = None,
     store: options.EngineStore = None,
     judgements: options.Judgements = None,
     header: options.EngineHeaders = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of silence to wait.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait while the engine is silent.")] = 60.0,
     compare: Annotated[
         Path | None,
-        typer.Option(help="A text collection of the same documents: which features differ from ours, by how much."),
+        typer.Option(
+            help="A text collection of the same documents, to report which features differ from ours, and by how much."
+        ),
     ] = None,
     language: options.Language = "english",
     quiet: options.Quiet = False,
@@ -331,8 +335,8 @@ def log(
 ) -> None:
     """Log the features that an engine computes for judged queries, in a Parquet file to train on.
 
-    The engine is only queried; nothing is written there. A model that is trained on the file is exported with the same
-    features, so it sees the same numbers when it is used.
+    The engine is only queried; nothing is written there. A model that is trained on the file is
+    exported with the same features, so it sees the same numbers when it is used.
     """
     from querywise.errors import DataError
     from querywise.exports.scripts.check_parity import EngineError, read_headers

@@ -33,8 +33,8 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Methods, separated by commas; the first is the baseline. xgboost and catboost too, where they "
-            "are installed. none: only --scores."
+            help="Methods, separated by commas; the first is the baseline. xgboost and catboost too, if they are "
+            "installed. none: compare only --scores."
         ),
     ] = "single,lambdamart,knn-online,knn-offline-1,knn-offline-2",
     scores: Annotated[
@@ -43,9 +43,7 @@ def compare(
             help="Another system's scores, as NAME=FILE: a TREC run, or one score per line in the order of the data."
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for a report; a run that was interrupted goes on from it.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for a report; an interrupted run resumes from it.")] = None,
     title: Annotated[str | None, typer.Option(help="The report's title; by default the name of the data.")] = None,
     note: Annotated[
         str, typer.Option(help="A sentence below the report's title, as in --note 'after the new index'.")
@@ -54,7 +52,9 @@ def compare(
     flavour: options.FlavourName = "standard",
     measure: options.FormerMeasure = None,
     test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
-    baseline: Annotated[str | None, typer.Option(help="What the others are compared with; else the first.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="What the others are compared with; by default the first.")
+    ] = None,
     k: options.Neighbours = None,
     clusters: options.Clusters = None,
     view: options.ViewName = None,
@@ -63,7 +63,7 @@ def compare(
         int | None,
         typer.Option(
             min=1,
-            help="Forests, each with its own seed, that a method made of trees averages; by default as many for all as "
+            help="Forests, each with its own seed, that a tree method averages; by default as many for all methods as "
             "for the one that has most: 5 beside blend.",
         ),
     ] = None,
@@ -78,16 +78,16 @@ def compare(
         bool,
         typer.Option(
             "--curves",
-            help="Also train every method on 30, 60, 120, … of the training queries: would more judged queries help? "
-            "Takes one to two times as long again.",
+            help="Also train every method on 30, 60, 120, … of the training queries, to see whether more judged "
+            "queries would help. Takes one to two times as long again.",
         ),
     ] = False,
     plain: Annotated[
         bool,
         typer.Option(
             "--plain",
-            help="Where query vectors learn: also train every method with vectors as they are, to say by how much "
-            "learning moves each. Takes as long again.",
+            help="If query vectors are adapted: also train every method with unadapted vectors, to report by how much "
+            "adapting changes each. Takes as long again.",
         ),
     ] = False,
     queries: options.Queries = None,
@@ -96,7 +96,7 @@ def compare(
         Path | None,
         typer.Option(
             metavar="<path>",
-            help="Judgements by people, of a random sample of the queries: they decide which method is better, and all "
+            help="Judgments by people, of a random sample of the queries: they decide which method is better, and all "
             "other labels are treated as cheap ones that reduce the error.",
         ),
     ] = None,
@@ -113,8 +113,8 @@ def compare(
     group_by: Annotated[
         str,
         typer.Option(
-            help="What folds keep together: group, the groups of queries.jsonl where there are some; near, also "
-            "near-duplicates (the same words, one edit apart, similar vectors or relevant documents); query, nothing."
+            help="Queries that folds keep together: group, those of a group in queries.jsonl, if any; near, also "
+            "near-duplicates (the same words, one edit apart, similar vectors or relevant documents); query, none."
         ),
     ] = "group",
     by_time: Annotated[

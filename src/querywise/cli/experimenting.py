@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 def online(
     log: Annotated[Path, typer.Argument(help="The folder that a service logs to.")],
     arms: Annotated[
-        str | None, typer.Option(help="The rankings to compare, as A~B; else those that were interleaved last.")
+        str | None, typer.Option(help="The rankings to compare, as A~B; by default those that were interleaved last.")
     ] = None,
     action: Annotated[
-        list[str] | None, typer.Option(help="An action that counts as a click; may be repeated. Else click.")
+        list[str] | None, typer.Option(help="An action that counts as a click; may be repeated. By default click.")
     ] = None,
     alpha: Annotated[
-        float, typer.Option(min=1e-6, max=0.5, help="False alarms allowed, however often one looks.")
+        float, typer.Option(min=1e-6, max=0.5, help="The rate of false alarms allowed, however often you look.")
     ] = 0.05,
     picture: Annotated[Path | None, typer.Option(help="Draw the win rate over time to this file, as SVG.")] = None,
     estimate: Annotated[
         Path | None,
         typer.Option(
-            help='A ranker that was not shown: a line {"query": text, "documents": [ids, best first]} for each query. '
-            "Its clicks a page are estimated from the log."
+            help='A ranker that was not shown: for each query, a line with its text ("query") and document ids, best '
+            'first ("documents"), as JSON. Its clicks per page are estimated from the log.'
         ),
     ] = None,
     quiet: options.Quiet = False,
@@ -45,7 +45,7 @@ def online(
 ) -> None:
     """Say which of two interleaved models users prefer, as often as you like.
 
-    It errs in at most 5 % of experiments with equal models, however often and whenever you look.
+    With equal models it errs in at most 5 % of experiments, however often and whenever you look.
     """
     from querywise.jobs import online as job
     from querywise.runtime.files import atomic_text, check_writable
@@ -119,14 +119,14 @@ def _outcome(each: Contest) -> str:
 
 @command
 def promote(
-    over: Annotated[Path, typer.Option(help="The folder of the model that is served, whose place it takes.")],
+    over: Annotated[Path, typer.Option(help="The folder of the model that is served, to be replaced.")],
     model: Annotated[Path | None, typer.Argument(help="The better model.")] = None,
-    back: Annotated[bool, typer.Option("--back", help="Put the model from before in its place again.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Restore the previous model.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Replace a model by another in one step, or undo that; a running service reloads it.
 
-    The model that was there is kept beside, in a folder whose name ends in .previous.
+    The replaced model is kept beside it, in a folder whose name ends in .previous.
     """
     from querywise.storage.models import before, put_back
     from querywise.storage.models import promote as put

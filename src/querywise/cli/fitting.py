@@ -42,9 +42,11 @@ def fit(
     reference: options.Reference = None,
     base: Annotated[
         str | None,
-        typer.Option(help="What local models, or aTVT, are made of: ranksvm or lambdamart; trees or kernel."),
+        typer.Option(help="The learner of local models, ranksvm or lambdamart, or of aTVT, trees or kernel."),
     ] = None,
-    penalty: Annotated[str | None, typer.Option(help="How aTVT holds its queries together: l2 or l1.")] = None,
+    penalty: Annotated[
+        str | None, typer.Option(help="The penalty by which aTVT ties its queries together: l2 or l1.")
+    ] = None,
     gamma: Annotated[
         str | None,
         typer.Option(
@@ -55,22 +57,22 @@ def fit(
         int | None,
         typer.Option(
             min=2,
-            help="Without validation data: choose parameters by cross-validation over so many parts of the training "
+            help="Without validation data: choose parameters by cross-validation over this many parts of the training "
             "queries, then train on all of them.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Fix a parameter, as in --set l2=0.3, instead of choosing it.")
     ] = None,
-    measure: Annotated[str, typer.Option(help="What parameters are chosen by.")] = "map",
+    measure: Annotated[str, typer.Option(help="The measure by which parameters are chosen.")] = "map",
     flavour: options.FlavourName = "standard",
     features: options.Features = None,
     queries: options.Queries = None,
     also_judged: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Judgements to add to those of a text collection, as `serve --judge FILE` writes them, with the texts "
-            "of new queries in FILE.queries.jsonl; may be repeated. Of one pair the last grade counts."
+            help="Judgments to add to those of a text collection, as `serve --judge FILE` writes them, with the texts "
+            "of new queries in FILE.queries.jsonl; may be repeated. If a pair has several grades, the last one counts."
         ),
     ] = None,
     top: options.Top = None,
@@ -89,9 +91,10 @@ def fit(
 ) -> None:
     """Train a ranker and save it.
 
-    With validation data every parameter in the method's grid is tried and the best kept; without it, the defaults are
-    used. A text collection is trained on all its judged queries, with parameters chosen by cross-validation over them.
-    --method auto takes the simplest of ranksvm, lambdamart and blend that cross-validation does not find worse.
+    With validation data every parameter in the method's grid is tried and the best kept; without it,
+    the defaults are used. A text collection is trained on all its judged queries, with parameters
+    chosen by cross-validation over them. --method auto takes the simplest of ranksvm, lambdamart and
+    blend that cross-validation does not find worse.
     """
     from querywise.jobs.first_use import compiled_beside
 
@@ -193,26 +196,29 @@ def _refuse_unknown(method: Method, given: Mapping[str, object]) -> None:
 
 @command
 def boosts(
-    data: Annotated[Path, typer.Argument(help="A text collection with queries and judgements.")],
+    data: Annotated[Path, typer.Argument(help="A text collection with queries and judgments.")],
     out: Annotated[Path, typer.Option(help="JSON file to write the boosts, the engines' requests and the tests to.")],
     boosts: Annotated[
         Path | None,
         typer.Option(
-            help="Your own boosts, to test against: a file with type, boosts and tie_breaker, as this writes."
+            help="Your own boosts, to test against: a file with type, boosts and tie_breaker, as this command writes "
+            "it."
         ),
     ] = None,
     forms: Annotated[
         str | None,
         typer.Option(
-            help="What to compare, separated by commas: most_fields, best_fields, dismax (Solr's tie), cross_fields, "
-            "combined_fields (BM25F); all unless given."
+            help="Query types to compare, separated by commas: most_fields, best_fields, dismax (Solr's tie), "
+            "cross_fields, combined_fields (BM25F); by default all."
         ),
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option(help="Which of them is written; else most_fields, unless another is better by a standard error."),
+        typer.Option(
+            help="Which of them is written; by default most_fields, unless another is better by a standard error."
+        ),
     ] = None,
-    measure: Annotated[str, typer.Option(help="What boosts are searched for and tested by.")] = "ndcg@10",
+    measure: Annotated[str, typer.Option(help="The measure by which boosts are chosen and tested.")] = "ndcg@10",
     candidates: options.CandidatesFrom = "found",
     top: options.Top = None,
     judgements: options.Judgements = None,
@@ -229,7 +235,8 @@ def boosts(
     """Learn how much each field counts in a search engine's query, and whether that helps.
 
     Fields are added up as engines do it. Each query is ranked by boosts learned from other queries.
-    The file has the boosts learned from all of them, and the requests of OpenSearch, Elasticsearch, Solr and Vespa.
+    The file has the boosts learned from all of them, and the requests of OpenSearch, Elasticsearch,
+    Solr and Vespa.
     """
     from querywise.jobs.boosts import Learning, learn, write
     from querywise.retrieval.boosts import FORMS
@@ -270,7 +277,7 @@ def _tell_boosts(found: LearnedBoosts, measure: str, out: Path) -> None:
 @command
 def adapt(
     data: Annotated[
-        Path, typer.Argument(help="A text collection with queries and judgements, or the folder of an adapter.")
+        Path, typer.Argument(help="A text collection with queries and judgments, or the folder of an adapter.")
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the adapter to; with --apply, the .npy file of vectors.")
@@ -278,7 +285,10 @@ def adapt(
     vectors: options.VectorFolder = None,
     embed: options.EmbedderName = None,
     kind: Annotated[
-        str, typer.Option(help="auto chooses and moves queries only where that helps; linear or by-query always do.")
+        str,
+        typer.Option(
+            help="auto chooses one, and moves queries only if that helps; linear and by-query always move them."
+        ),
     ] = "auto",
     apply: Annotated[
         Path | None, typer.Option(help="Query vectors in a .npy file, a row each, for the adapter to move.")
@@ -290,7 +300,7 @@ def adapt(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Move query vectors towards the relevant documents of similar judged queries.
+    """Move query vectors toward the relevant documents of similar judged queries.
 
     Documents keep their vectors: nothing is indexed again, and any vector engine takes the result.
     With a text collection, trains an adapter. With the folder of an adapter, --apply moves vectors.

@@ -31,39 +31,39 @@ def fuse(
         list[Path] | None, typer.Argument(help="TREC runs, two or more: query Q0 document rank score tag.")
     ] = None,
     judged: Annotated[
-        Path | None, typer.Option(help="Judgements: TREC qrels, or query <tab> document <tab> grade lines.")
+        Path | None, typer.Option(help="Judgments: TREC qrels, or query <tab> document <tab> grade lines.")
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="What is written: combsum, combmnz, rrf, borda; with judgements also best-run and all of `querywise "
-            "methods`. By default rrf, or with judgements what is best on queries that nothing was learned from."
+            help="What is written: combsum, combmnz, rrf, borda; with judgments also best-run and all of `querywise "
+            "methods`. By default rrf or, with judgments, what is best on queries held out from training."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             help="Where to write: a name with an ending, as in fused.trec, is a run of all queries; one without, as in "
-            "fusion/, is a model folder with the weights of all queries and a report, and needs judgements."
+            "fusion/, is a model folder with the weights of all queries and a report, and needs judgments."
         ),
     ] = None,
     queries: Annotated[
         Path | None, typer.Option(help="The queries' texts, as queries.jsonl; weights by query use them.")
     ] = None,
     names: Annotated[
-        str | None, typer.Option(help="What the runs are called, separated by commas; else as their files.")
+        str | None, typer.Option(help="Names of the runs, separated by commas; by default those of their files.")
     ] = None,
     normalise: Annotated[
         str,
         typer.Option(
-            help="How a run's scores of a query are made comparable: minmax, zscore, rank or none. Weights are of "
-            "scores as an engine normalises them, by default opensearch-min-max: also l2, z-score and rank."
+            help="How a run's scores for a query are made comparable: minmax, zscore, rank or none. Weights apply to "
+            "scores as an engine normalizes them, by default opensearch-min-max: also l2, z-score and rank."
         ),
     ] = "minmax",
     collection: Annotated[
         Path | None,
         typer.Option(
-            help="A text collection: its own BM25 and language models make four runs, vectors a fifth; its judgements "
+            help="A text collection: its own BM25 and language models make four runs, vectors a fifth; its judgments "
             "are used."
         ),
     ] = None,
@@ -81,7 +81,7 @@ def fuse(
     measure: options.FormerMeasure = None,
     flavour: options.FlavourName = "standard",
     baseline: Annotated[
-        str | None, typer.Option(help="What the others are compared with; else the best without weights.")
+        str | None, typer.Option(help="What the others are compared with; by default the best without weights.")
     ] = None,
     seed: Annotated[int, typer.Option(help="How the judged queries are cut into parts.")] = 0,
     quiet: options.Quiet = False,
@@ -89,8 +89,9 @@ def fuse(
 ) -> None:
     """Fuse the runs of several search engines and, with judgments, test whether learned weights help.
 
-    Without judgments the runs vote. With them every query is ranked by weights learned from other queries, beside the
-    votes and each run alone; the best method is written.
+    Without judgments, the runs vote. With them, every query is ranked by weights learned from other
+    queries, and these are compared with the votes and with each run alone; the best method is
+    written.
     """
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
     from querywise.evaluation.tuning import without_hints
@@ -185,7 +186,7 @@ def _known(
 
     found = None if judged is None else list(read_judgements(judged))
     if found == []:
-        raise DataError(f"{judged}: the file holds no judgement. Expected lines of 'query 0 document grade'.")
+        raise DataError(f"{judged}: the file holds no judgment. Expected lines of 'query 0 document grade'.")
     if collection is None:
         return None, found, []
     from querywise.measures.score_files import write_runs
@@ -223,6 +224,6 @@ def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | N
 def _check_use(out: Path | None, judgements: list[Judgement] | None) -> None:
     if out is None and judgements is None:
         raise DataError(
-            "Without judgements there is nothing to compare, only a run to write: name a file for it with --out, or "
-            "give judgements with --judged."
+            "Without judgments there is nothing to compare, only a run to write: name a file for it with --out, or "
+            "give judgments with --judged."
         )

@@ -118,7 +118,7 @@ def read_training(
         return TrainingData(judged, held_out, found.notes, parts is None, adapter)
     retrieval.refuse_vectors(data)
     if also_judged:
-        said = f"--also-judged {also_judged[0]}: these judgements are added to those of a text collection"
+        said = f"--also-judged {also_judged[0]}: these judgments are added to those of a text collection"
         raise DataError(f"{said}, and {data[0]} is not one; feature files contain their own labels.")
     if fold is None:
         folder = next((path for path in data if path.is_dir() and reader_of(path) in (FOLDER, TEXT)), None)

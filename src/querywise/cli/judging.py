@@ -22,22 +22,24 @@ def agree(
     run: Annotated[
         list[Path] | None,
         typer.Option(
-            help="The TREC run of a system; with two or more, whether the labels may choose. May be repeated."
+            help="The TREC run of a system; with two or more, tests whether the labels may choose between them. May "
+            "be repeated."
         ),
     ] = None,
     collection: Annotated[
-        Path | None, typer.Option(help="The text collection: agreement by kind of query and length of document.")
+        Path | None,
+        typer.Option(help="The text collection, to show agreement by kind of query and length of document."),
     ] = None,
     queries: options.Queries = None,
-    measure: Annotated[str, typer.Option(help="What the systems are compared by.")] = "ndcg@10",
+    measure: Annotated[str, typer.Option(help="The measure by which the systems are compared.")] = "ndcg@10",
     relevant_from: Annotated[int, typer.Option(min=1, help="The lowest grade that is relevant.")] = 1,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Measure how far cheap labels agree with human ones, and whether they may decide between systems.
 
-    Agreement by grade, kind of query, length of document, rank and system, with 95 % intervals by a bootstrap over
-    queries.
+    Agreement by grade, kind of query, length of document, rank and system, with 95 % intervals by a
+    bootstrap over queries.
     """
     from querywise.jobs.judging import measure_agreement
 
@@ -89,41 +91,49 @@ def judge(
         str,
         typer.Option(
             metavar="<str>",
-            help="Who judges: an address that answers as OpenAI's /v1/chat/completions, and the model's name, as in "
+            help="The judge: an address that answers as OpenAI's /v1/chat/completions, and the model's name, as in "
             "http://localhost:8080/v1/chat/completions#MODEL. Its key is read from QUERYWISE_JUDGE_KEY.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Qrels to write; the answers are kept in a file beside it.")],
     run: Annotated[
         list[Path] | None,
-        typer.Option(help="A TREC run whose first documents are judged; may be repeated. Else what words find."),
+        typer.Option(
+            help="A TREC run whose first documents are judged; may be repeated. By default those of text rankers."
+        ),
     ] = None,
     depth: Annotated[int, typer.Option(min=1, help="Documents of each run, from the top.")] = 10,
     queries: options.Queries = None,
     prompt: Annotated[
         Path | None,
-        typer.Option(help="Your own prompt; a file that is not there is written with the usual one, to be edited."),
+        typer.Option(
+            help="A file with your own prompt; if it does not exist, the default prompt is written to it, to be "
+            "edited.",
+        ),
     ] = None,
     highest: Annotated[int, typer.Option(min=1, max=9, help="The highest grade.")] = 3,
     votes: Annotated[int, typer.Option(min=1, max=99, help="How often each pair is judged; the median counts.")] = 1,
-    temperature: Annotated[float | None, typer.Option(min=0.0, max=2.0, help="0, or 1 with several votes.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, max=2.0, help="By default 0, or 1 with several votes.")
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, max=50, help="Documents of a query in one request.")] = 1,
     words: Annotated[int, typer.Option(min=1, help="Words of a document that are sent, from its beginning.")] = 400,
     answer_tokens: Annotated[
-        int, typer.Option(min=0, help="Tokens that an answer may have beside its grades, as to think.")
+        int, typer.Option(min=0, help="Tokens that an answer may have beside its grades, for reasoning.")
     ] = 0,
-    at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests that wait for an answer at a time.")] = 4,
-    most_tokens: Annotated[int | None, typer.Option(min=1, help="Do not begin if more are needed.")] = None,
-    most_money: Annotated[float | None, typer.Option(min=0.0, help="The same in money, by the prices given.")] = None,
-    price_in: Annotated[float, typer.Option(min=0.0, help="Price of a million tokens of requests.")] = 0.0,
-    price_out: Annotated[float, typer.Option(min=0.0, help="Price of a million tokens of answers.")] = 0.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
+    at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests in flight at a time.")] = 4,
+    most_tokens: Annotated[int | None, typer.Option(min=1, help="Do not begin if more tokens are needed.")] = None,
+    most_money: Annotated[float | None, typer.Option(min=0.0, help="Do not begin if it costs more than this.")] = None,
+    price_in: Annotated[float, typer.Option(min=0.0, help="Price of a million input tokens.")] = 0.0,
+    price_out: Annotated[float, typer.Option(min=0.0, help="Price of a million output tokens.")] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let a language model grade documents for queries, as cheap labels; nothing is sent but to the address you name.
+    """Let a language model grade documents for queries, as cheap labels; data is sent only to the address you name.
 
-    Shows the tokens and money that are needed before it begins. Answers are kept: the same command goes on from there.
+    Shows the tokens and money needed before it begins. Answers are kept: the same command continues
+    from there.
     """
     from querywise.errors import DataError
     from querywise.jobs import judge as job
@@ -158,23 +168,24 @@ def judge(
 @command
 def next(
     run: Annotated[list[Path], typer.Option(help="The TREC run of a system; name two or more.")],
-    out: Annotated[Path, typer.Option(help="The draw: what to judge, in order. Made if it is not there, else read.")],
-    judged: Annotated[Path | None, typer.Option(help="Qrels that grow: what is judged so far.")] = None,
-    cheap: Annotated[
-        Path | None, typer.Option(help="Cheap labels, by which grades are expected in a new draw.")
-    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The draw: what to judge, in order. It is made if it does not exist, else read.")
+    ],
+    judged: Annotated[Path | None, typer.Option(help="Qrels with the judgments so far; add new ones to it.")] = None,
+    cheap: Annotated[Path | None, typer.Option(help="Cheap labels, to predict grades for a new draw.")] = None,
     measure: Annotated[str, typer.Option(help="dcg@k or p@k.")] = "dcg@10",
     uniform: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="The part of a draw that is the same for all documents.")
+        float, typer.Option(min=0.01, max=1.0, help="The share of a draw that is spread equally over all documents.")
     ] = 0.2,
-    seed: Annotated[int, typer.Option(help="Another one draws other documents.")] = 0,
-    show: Annotated[int, typer.Option(min=0, help="Pairs to print, of those that come next.")] = 10,
+    seed: Annotated[int, typer.Option(help="The seed of the draw; another one draws other documents.")] = 0,
+    show: Annotated[int, typer.Option(min=0, help="How many of the next pairs to print.")] = 10,
     as_json: options.AsJson = False,
 ) -> None:
     """Choose the documents to judge next to decide between systems, and compare the systems so far.
 
-    Documents on which the rankings differ come first, sampled with known probabilities, which correct the estimated
-    differences. Run it again after judging; the file of the draw does not change.
+    Documents on which the rankings differ come first, sampled with known probabilities, by which the
+    estimated differences are corrected. Run it again after judging; the file of the draw does not
+    change.
     """
     from querywise.jobs.judging import choose_next
 

@@ -37,7 +37,7 @@ _NAMED = r"""\b{}=(?:True\b|'([^']*)'|"([^"]*)"|([^\s,;:)]*[^\s,;:).]))"""  # as
 DataFiles = Annotated[
     list[Path], typer.Argument(help="LETOR files (plain, .gz, .xz), shards or Parquet logs, read as one set.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no words, only results.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results, without progress and comments.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Measures = Annotated[
     str, typer.Option(help="Measures, separated by commas: map, mrr, p@10, ndcg@10, mean_ndcg, dcg@5, err.")
@@ -50,19 +50,23 @@ VerdictMeasures = Annotated[
     ),
 ]
 FormerMeasure = Annotated[str | None, typer.Option("--measure", hidden=True)]
-FlavourName = Annotated[str, typer.Option(help="Whose conventions: standard, letor4, mslr, trec or lightgbm.")]
+FlavourName = Annotated[
+    str, typer.Option(help="The conventions of measures: standard, letor4, mslr, trec or lightgbm.")
+]
 Features = Annotated[
     int | None, typer.Option(min=1, help="Number of columns, for sparse files that leave out the last ones.")
 ]
 Queries = Annotated[
     Path | None,
     typer.Option(
-        help="queries.jsonl with the text, class or columns of each query; else the one beside the data, if any."
+        help="queries.jsonl with the text, class or columns of each query; by default the one beside the data, if any."
     ),
 ]
 Neighbours = Annotated[
     str | None,
-    typer.Option(help="Training queries that count: a number, a share like 0.2, or auto, chosen on validation data."),
+    typer.Option(
+        help="Nearest training queries to learn from: a number, a share like 0.2, or auto, chosen on validation data."
+    ),
 ]
 Clusters = Annotated[
     str | None,
@@ -73,42 +77,45 @@ Clusters = Annotated[
 ViewName = Annotated[
     str | None,
     typer.Option(
-        help="What makes queries alike: top-mean, text, columns, two-models, divergence, vector, signals, several "
-        "joined by +, learned:VIEW or gradient:VIEW."
+        help="The view by which queries are compared: top-mean, text, columns, two-models, divergence, vector, "
+        "signals, several joined by +, learned:VIEW or gradient:VIEW."
     ),
 ]
 Reference = Annotated[
     str | None,
     typer.Option(
-        help="Feature that picks the top documents, by name or its number in the file; else the single model. For "
-        "select-ranker and transform the base model; else the best feature."
+        help="The feature that picks the top documents, by its name or its number in the file; by default the single "
+        "model picks them. For select-ranker and transform the base model; by default the best feature."
     ),
 ]
 Judgements = Annotated[
-    Path | None, typer.Option("--qrels", help="Judgements of a text collection, where they are elsewhere.")
+    Path | None, typer.Option("--qrels", help="Judgments of a text collection, if they are elsewhere.")
 ]
 SkipUnknown = Annotated[
     bool,
-    typer.Option("--skip-unknown", help="Leave out judgements and vectors of documents that are not in the corpus."),
+    typer.Option("--skip-unknown", help="Leave out judgments and vectors of documents that are not in the corpus."),
 ]
 Top = Annotated[
     int | None, typer.Option(min=1, help="Documents per query that BM25 retrieves: 100, or 50 beside vectors.")
 ]
-Language = Annotated[str, typer.Option(help="Whose stemmer, for text: english, german, …; none does not stem.")]
+Language = Annotated[
+    str, typer.Option(help="The language of the stemmer for text: english, german, …; none does not stem.")
+]
 VectorFolder = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="<path>",
         help="Vectors of a text collection: a folder with documents.npy, queries.npy and the ids in .json, or with "
-        ".safetensors or .parquet. What they find is a candidate too, and similarity a feature. May be repeated: the "
-        "vectors of several embedders stand side by side, each with a share that is chosen by the judgments.",
+        ".safetensors or .parquet. The documents that they find are candidates too, and similarity is a feature. May "
+        "be repeated: the vectors of several embedders are concatenated, each with a share that is chosen by the "
+        "judgments.",
     ),
 ]
 EmbedderName = Annotated[
     list[str] | None,
     typer.Option(
         metavar="<str>",
-        help="What makes vectors of a text collection: lsa (lsa:N in N dimensions), static, "
+        help="The embedder of a text collection: lsa (lsa:N in N dimensions), static, "
         "sentence-transformers:NAME_OR_FOLDER, or an address like http://localhost:8080/v1/embeddings#MODEL. May be "
         "repeated, and given beside --vectors.",
     ),
@@ -126,19 +133,17 @@ EngineStore = Annotated[
 ]
 EngineHeaders = Annotated[
     list[str] | None,
-    typer.Option("--header", help="Sent along, as in 'Authorization: ApiKey …'; may be repeated."),
+    typer.Option("--header", help="A header to send, as in 'Authorization: ApiKey …'; may be repeated."),
 ]
 QueryEmbedder = Annotated[
     list[str] | None,
     typer.Option(
         metavar="<str>",
-        help="What makes the vectors of queries, where the index has vectors; an address that only the index names is "
-        "not asked. Of several embedders name all, in the order of the index, or those that it does not know.",
+        help="The embedder of queries, if the index has vectors; an address that only the index names is not called. "
+        "If there are several embedders, name all, in the order of the index, or those that it does not know.",
     ),
 ]
-VectorTop = Annotated[
-    int | None, typer.Option(min=1, help="Documents per query that vectors retrieve: 50 unless given.")
-]
+VectorTop = Annotated[int | None, typer.Option(min=1, help="Documents per query that vectors retrieve; by default 50.")]
 VectorSearch = Annotated[
     str,
     typer.Option(
@@ -149,7 +154,7 @@ VectorSearch = Annotated[
 Adapt = Annotated[
     str,
     typer.Option(
-        help="Whether query vectors learn from the judgments of other queries: auto, where that gains something; off; "
+        help="Whether query vectors learn from the judgments of other queries: auto, if that gains something; off; "
         "linear, one map for all queries; by-query."
     ),
 ]
@@ -165,12 +170,12 @@ ClusterAddress = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="Let a Ray cluster do the work: auto starts one here, ray://host:port is one that runs already.",
+        help="Run the work on a Ray cluster: auto starts one here, ray://host:port is one that is already running.",
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(help="How much memory to keep to, as in 4GB, when training on shards; the rest waits on disk."),
+    typer.Option(help="The memory to use at most, as in 4GB, when training on shards; the rest stays on disk."),
 ]
 
 

@@ -35,10 +35,10 @@ def rank(
 ) -> None:
     """Score documents with a saved model.
 
-    An output that ends in .trec or .run becomes a TREC run, one that ends in .parquet a folder with a Parquet file for
-    each part of the data; any other holds one score per line, in the order of the rows. Shards are ranked one by one:
-    but for a TREC run, there may be more of them than memory holds. With Parquet output, an interrupted run continues
-    where it stopped.
+    An output that ends in .trec or .run becomes a TREC run, one that ends in .parquet a folder with a
+    Parquet file for each part of the data; any other holds one score per line, in the order of the
+    rows. Shards are ranked one by one, so they may be larger than memory, except for a TREC run. With
+    Parquet output, an interrupted run continues where it stopped.
     """
     from querywise.contracts.asking import missing_for
     from querywise.data.readers import open_features
@@ -83,13 +83,13 @@ def evaluate(
     scores: Annotated[
         list[Path],
         typer.Argument(
-            help="TREC runs; of documents with features also one score per line, or a folder of Parquet parts."
+            help="TREC runs; for documents with features also one score per line, or a folder of Parquet parts."
         ),
     ],
     measures: options.Measures = "map,ndcg@10,mean_ndcg",
     flavour: options.FlavourName = "standard",
     max_grade: Annotated[
-        int | None, typer.Option(min=1, help="The grade ERR calls perfect; else the largest label.")
+        int | None, typer.Option(min=1, help="The grade that is perfect for ERR; by default the largest label.")
     ] = None,
     per_query: Annotated[Path | None, typer.Option(help="Write every query's values to this .csv or .json.")] = None,
     test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
@@ -98,8 +98,8 @@ def evaluate(
 ) -> None:
     """Evaluate scores; of several sets, test whether each differs from the first.
 
-    Runs are evaluated against all judgments, as trec_eval -c does: a judged query that is not in a run counts 0. Use
-    --flavour trec to get its exact numbers.
+    Runs are evaluated against all judgments, as trec_eval -c does: a judged query that is not in a
+    run counts 0. Use --flavour trec to get its exact numbers.
     """
     from querywise.evaluation.significance import find_test
     from querywise.jobs.evaluate import run
@@ -132,12 +132,12 @@ def explain(
     above: Annotated[
         str | None,
         typer.Option(
-            help="With --below: why this document is above that one. Documents without ids go by their place in the "
-            "query, from 1."
+            help="With --below: why this document is above that one. Documents without ids are named by their "
+            "position in the query, from 1."
         ),
     ] = None,
     below: Annotated[str | None, typer.Option(help="See --above.")] = None,
-    show: Annotated[int, typer.Option(min=1, help="How many neighbours, or models, and features to show.")] = 10,
+    show: Annotated[int, typer.Option(min=1, help="How many neighbors, or models, and features to show.")] = 10,
     features: options.Features = None,
     queries: options.Queries = None,
     as_json: options.AsJson = False,

@@ -23,17 +23,19 @@ Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
 AllowedHost = Annotated[
     list[str] | None,
-    typer.Option(help="A name that requests may be sent to, beside the address listened on; may be repeated."),
+    typer.Option(help="A host name that requests may use, beside the address listened on; may be repeated."),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option(help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.")
+    Path | None,
+    typer.Option(help="A file with the token that requests must carry; by default $QUERYWISE_TOKEN, if set."),
 ]
 Against = Annotated[
     Path | None,
-    typer.Option(help="A second model, to compare with: answers are interleaved. Needs --log."),
+    typer.Option(help="A second model, to compare with: their rankings are interleaved. Needs --log."),
 ]
 Log = Annotated[
-    Path | None, typer.Option(help="A folder for what is interleaved and clicked; `querywise online` reads it.")
+    Path | None,
+    typer.Option(help="A folder for the log of interleaved rankings and clicks; `querywise online` reads it."),
 ]
 Share = Annotated[float, typer.Option(min=0, max=1, help="With --against: the share of queries that are interleaved.")]
 
@@ -56,13 +58,13 @@ def serve(
     token_file: TokenFile = None,
     judge: Annotated[
         Path | None,
-        typer.Option(help="A file for the grades that results are given on the page, as TREC qrels; needs a token."),
+        typer.Option(help="A file for the grades given to results on the page, as TREC qrels; needs a token."),
     ] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(
             help="Serve the judging page, without a model: the file of `querywise next`, or qrels whose pairs are "
-            "graded anew. Needs --collection and --judge."
+            "graded again. Needs --collection and --judge."
         ),
     ] = None,
     collection: Annotated[
@@ -70,7 +72,7 @@ def serve(
     ] = None,
     run: Annotated[
         list[Path] | None,
-        typer.Option(help="With --pairs: a run that the draw was made of, to tell where systems stand by DCG@10."),
+        typer.Option(help="With --pairs: a run that the draw was made from, to compare the systems by DCG@10."),
     ] = None,
     against: Against = None,
     log: Log = None,
@@ -80,7 +82,7 @@ def serve(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Serve ranking requests over HTTP, with a page at / to inspect the model; one replaced on disk is reloaded.
+    """Serve ranking requests over HTTP, with a page at / to inspect the model; a model replaced on disk is reloaded.
 
     With --pairs the page is for judging instead, by people with names: see docs/judging.md.
     """
@@ -133,7 +135,7 @@ def serve(
 def gateway(
     engine: Annotated[str, typer.Argument(help="opensearch, elasticsearch or solr.")],
     model: Annotated[Path, typer.Argument(help="A folder with a model, fitted on features that the engine computes.")],
-    url: Annotated[str, typer.Option(help="Where the engine is, as in http://localhost:9200.")],
+    url: Annotated[str, typer.Option(help="The engine's address, as in http://localhost:9200.")],
     index: Annotated[str, typer.Option(help="The index or collection to search in.")],
     first_stage: Annotated[
         Path,
@@ -144,7 +146,7 @@ def gateway(
     ],
     features: options.EngineFeatures = None,
     store: options.EngineStore = None,
-    candidates: Annotated[int, typer.Option(min=1, max=1000, help="Documents to rank, of those found first.")] = 100,
+    candidates: Annotated[int, typer.Option(min=1, max=1000, help="How many of the first documents to rank.")] = 100,
     header: options.EngineHeaders = None,
     host: Host = "127.0.0.1",
     port: Port = 8080,
@@ -160,8 +162,8 @@ def gateway(
 ) -> None:
     """Answer searches over HTTP: the engine finds documents and computes features, and the model orders them.
 
-    For models that no engine can run, and to compare two models by users' clicks in front of any of the three engines.
-    If the model fails on a query, its documents come in the engine's order.
+    For models that no engine can run, and to compare two models by users' clicks in front of any of
+    the three engines. If the model fails on a query, its documents come in the engine's order.
     """
     from querywise.exports.scripts.check_parity import EngineError, read_headers
     from querywise.exports.writing import read_features
@@ -330,21 +332,22 @@ def export(
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the export to.")],
     data: Annotated[
-        Path | None, typer.Option(help="LETOR file whose documents the engine is checked against; else made up.")
+        Path | None,
+        typer.Option(help="LETOR file whose documents the engine is checked with; by default they are made up."),
     ] = None,
-    name: Annotated[str, typer.Option(help="What the feature set and the models are called.")] = "querywise",
+    name: Annotated[str, typer.Option(help="The name of the feature set and of the models.")] = "querywise",
     feature_set: Annotated[
         Path | None,
         typer.Option(
-            help="JSON file that says how the engine computes the features, as the engine takes it; else a template."
+            help="JSON file that says how the engine computes the features, in its own format; by default a template."
         ),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Documents in the check.")] = 100,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Export though the data looks normalised within queries.")
+        bool, typer.Option("--as-is", help="Export even if the data looks normalized within queries.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Write over an earlier export though files in it were changed since.")
+        bool, typer.Option("--force", help="Overwrite an earlier export even if files in it were changed since.")
     ] = False,
     features: options.Features = None,
     queries: options.Queries = None,
@@ -353,7 +356,8 @@ def export(
 ) -> None:
     """Write a model in a search engine's format, with a check that the engine scores as querywise does.
 
-    Query-dependent models come with a router that picks a query's model and builds the request to the engine.
+    Query-dependent models come with a router that picks a query's model and builds the request to the
+    engine.
     """
     from querywise.contracts.asking import missing_for
     from querywise.exports.targets import find_target

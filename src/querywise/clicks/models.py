@@ -262,7 +262,7 @@ class _Data(NamedTuple):
 
 
 def fit_models(log: Impressions, names: tuple[str, ...], prior: Prior | None = None) -> dict[str, ClickModel]:
-    """Fit several models; `prior` is that of attractiveness, by default fitted to the log."""
+    """Fit several models; `prior` is the prior of attractiveness, by default fitted to the log."""
     keys = np.unique(log.keys)
     pair = np.searchsorted(keys, log.keys).astype(np.int32)
     data, found = _Data(log, keys, pair), {}
@@ -321,7 +321,7 @@ def _clicks_of(data: _Data) -> Floats:
 
 
 def _coec(data: _Data, prior: Prior | None) -> ClickModel:
-    """Fit clicks over expected clicks, shrunk towards 1 by the number of clicks in the prior."""
+    """Fit clicks over expected clicks, shrunk toward 1 by the number of clicks in the prior."""
     rates, clicks = position_rates(data.log), _clicks_of(data)
     expected = summed(data.pair, rates[data.log.position], len(data.keys))
     known = prior or fitted_prior(clicks, np.bincount(data.pair, minlength=len(data.keys)).astype(np.float64))

@@ -38,7 +38,7 @@ _LONGEST, _MOST_EMPTY = 10_000_000, 1_000_000  # limits for other lines, and for
 
 
 def plain(name: str) -> str:
-    """Return a column name without case, spaces, dots, dashes and underscores."""
+    """Return a column name in lower case, without spaces, dots, dashes and underscores."""
     return "".join(letter for letter in name.casefold() if letter not in " ._-")
 
 

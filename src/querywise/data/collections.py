@@ -51,7 +51,7 @@ class Collection:
 
     def __repr__(self) -> str:
         queries = counted(0 if self.queries is None else len(self.queries), "query")
-        return f"Collection({self.name!r}, {queries}, {counted(len(self.judgements), 'judgement')})"
+        return f"Collection({self.name!r}, {queries}, {counted(len(self.judgements), 'judgment')})"
 
     def grades(self) -> dict[str, dict[str, int]]:
         """Return grades by query and document."""
@@ -197,7 +197,7 @@ def with_more_judged(collection: Collection, judgements: PathLike) -> Collection
     own, newer = ({(each.query, each.document): each for each in known} for known in (collection.judgements, found))
     changed = sum(pair in own and own[pair].grade != each.grade for pair, each in newer.items())
     own |= newer
-    said = f"{counted(len(found), 'judgement')} of {counted(len({each.query for each in found}), 'query')}"
+    said = f"{counted(len(found), 'judgment')} of {counted(len({each.query for each in found}), 'query')}"
     told = f"{path}: {said} added to those of {collection.name} (new queries: {len(new)}, grades replaced: {changed})."
     warnings.warn(told, Hint, stacklevel=2)
     return replace(collection, queries=_with_texts(table, texts.select(new)), judgements=tuple(own.values()))
@@ -263,7 +263,7 @@ def _unique(documents: Iterable[tuple[str, Document]]) -> Iterator[Document]:
         if set(document.columns) != set(names):
             raise DataError(
                 f"{where}: the columns are {sorted(document.columns)}; the first document has {sorted(names)}. All "
-                "need the same ones."
+                "documents need the same columns."
             )
         places[document.id] = where
         yield document

@@ -111,7 +111,7 @@ def relevant_judged(data: Judged) -> Ints:
 
 def whole_grades(data: Judged) -> list[dict[str, int]]:
     """Return all judgments of every query: the labels of its candidates, and the judgments beyond them."""
-    refuse_gains(data, "A table of judgements, which a TREC run is measured by,", "its grades are whole numbers")
+    refuse_gains(data, "A table of judgments, which a TREC run is measured by,", "its grades are whole numbers")
     candidates, found = data.candidates, []
     ids = candidates.document_ids or tuple(map(str, range(1, len(data.labels) + 1)))
     labels = data.labels.tolist()

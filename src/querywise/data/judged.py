@@ -164,10 +164,10 @@ class Judged:
                 raise DataError(f"Row {row + 1} is marked unjudged but carries label {labels[row]}; it must be 0.")
             object.__setattr__(self, "judged", frozen(mask))
         if self.missed is not None and len(self.missed) != len(self.candidates):
-            raise DataError(f"There are {len(self.candidates)} queries but judgements of {len(self.missed)}.")
+            raise DataError(f"There are {len(self.candidates)} queries but judgments of {len(self.missed)}.")
         if self.gains is not None:
             if self.missed is not None:
-                raise DataError("Judgements are grades: they cannot be joined with real-valued labels (gains).")
+                raise DataError("Judgments are grades: they cannot be joined with real-valued labels (gains).")
             object.__setattr__(self, "gains", checked_gains(self.gains, labels))
         for what, names in (("query", self.query_ids), ("document", rows)):
             if (weights := getattr(self, f"{what}_weights")) is not None:
@@ -319,7 +319,7 @@ class Judged:
             query = self.query_ids[int(self.candidates.query_of_row[row])]
             document = self.candidates.document_label(row)
             raise DataError(
-                f"Row {row + 1}, document {document!r} of query {query!r}, has label {self.labels[row]}; its judgement "
+                f"Row {row + 1}, document {document!r} of query {query!r}, has label {self.labels[row]}; its judgment "
                 f"is {grades.get(query, {}).get(document, 'missing')}. Both must agree; correct one of them."
             )
         return judged_by(self.candidates.with_empty([query for query in grades if query not in known]), grades)

@@ -119,7 +119,7 @@ def grades_of_rows(grades: Grades, query_ids: Sequence[str], starts: Ints, docum
     """Return the grade of every candidate of some queries; `UNKNOWN` if it is unjudged."""
     if documents is None:
         raise DataError(
-            "The documents have no ids, so judgements cannot be joined with them. In a LETOR file an id stands at the "
+            "The documents have no ids, so judgments cannot be joined with them. In a LETOR file an id stands at the "
             "end of a line: '#docid = D7'."
         )
     found = np.empty(len(documents), np.int64)
@@ -147,7 +147,7 @@ def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
     if len(known) < len(parts):
         raise DataError(
             f"{len(known)} of {len(parts)} sets have all judgments, the others only the labels of their "
-            "candidates, so measures would count one thing here and another there. Give the judgements of all of "
+            "candidates, so measures would count one thing here and another there. Give the judgments of all of "
             "them (a .qrels file beside every file), or of none."
         )
     offsets = np.cumsum([0, *(len(part.grades) for part in known)])
@@ -192,7 +192,7 @@ def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
             raise DataError(f"{where}: the query would be {query!r}; put tabs between all words, or spaces.")
         if not query or not document:
             what = "document" if query else "query"
-            raise DataError(f"{where}: the id of the {what} is empty; every judgement needs both. Found {line[:80]!r}.")
+            raise DataError(f"{where}: the id of the {what} is empty; every judgment needs both. Found {line[:80]!r}.")
         before = seen.setdefault((query, document), (where, grade))
         if before[1] != grade:
             raise DataError(
@@ -207,7 +207,7 @@ def read_grades(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
     """Return the judgments of a file, by query and document. Raise DataError if there are none."""
     found = grades_of(read_judgements(Path(path)))
     if not found:
-        raise DataError(f"{path}: the file holds no judgement. Expected lines of 'query 0 document grade'.")
+        raise DataError(f"{path}: the file holds no judgment. Expected lines of 'query 0 document grade'.")
     return found
 
 
@@ -229,23 +229,23 @@ def grades_from(table: Grades | Columns) -> Grades:
         name = next((each for each in known if each in names), None)
         if name is None:
             raise DataError(
-                f"The table of judgements has no column for the {what}: one of {', '.join(known)}. "
+                f"The table of judgments has no column for the {what}: one of {', '.join(known)}. "
                 f"It has: {', '.join(map(str, names))}."
             )
         columns.append(np.asarray(table[name], dtype=object).tolist())
     if len(set(map(len, columns))) > 1:
-        raise DataError(f"The columns of the judgements have {' and '.join(str(len(each)) for each in columns)} rows.")
+        raise DataError(f"The columns of the judgments have {' and '.join(str(len(each)) for each in columns)} rows.")
     found: dict[str, dict[str, int]] = {}
     for row, (query, document, grade) in enumerate(zip(*columns, strict=True), start=1):
         if is_missing(query) or is_missing(document) or not _is_grade(grade):
             raise DataError(
-                f"Row {row} of the judgements is {query!r}, {document!r}, {grade!r}; expected a query, a document and "
+                f"Row {row} of the judgments is {query!r}, {document!r}, {grade!r}; expected a query, a document and "
                 "a whole number as its grade."
             )
         before = found.setdefault(str(query), {}).setdefault(str(document), int(grade))
         if before != grade:
             raise DataError(
-                f"Row {row} of the judgements gives document {document!r} of query {query!r} grade {grade}; a row "
+                f"Row {row} of the judgments gives document {document!r} of query {query!r} grade {grade}; a row "
                 f"before gave it {before}. Keep one of them."
             )
     return found

@@ -92,8 +92,9 @@ def equal_sizes(count: int, parts: int) -> Ints:
 def deal(order: Ints, sizes: Sequence[int] | Ints, groups: Ints) -> list[Ints]:
     """Assign queries to parts of about these sizes; no group is split, and no part is empty.
 
-    Without larger groups, the parts are runs of these sizes. Otherwise larger groups come first, those of about the
-    same size in their order, and each goes to the part that lacks the most queries.
+    If every query is a group of its own, the parts are consecutive slices of these sizes. Otherwise groups are assigned
+    from large to small, in the given order if they are of about the same size, each to the part that lacks the most
+    queries.
 
     Args:
         order: the indices of the queries, shuffled.

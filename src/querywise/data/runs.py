@@ -190,10 +190,10 @@ def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judg
     grades = grades_of(judgements)
     chosen = [number for number, query in enumerate(candidates.query_ids) if query in grades]
     if not chosen:
-        first = f"the first one judged is {next(iter(grades))!r}" if grades else "there is no judgement at all"
+        first = f"the first one judged is {next(iter(grades))!r}" if grades else "there is no judgment at all"
         raise DataError(
             f"None of the {len(candidates)} queries of the runs is judged: the first is {candidates.query_ids[0]!r}, "
-            f"{first}. Do the runs and the judgements belong together?"
+            f"{first}. Do the runs and the judgments belong together?"
         )
     known = set(candidates.query_ids)
     absent = [query for query in grades if query not in known]

@@ -35,7 +35,7 @@ Column: TypeAlias = Sequence[str | int | float | bool | None] | Floats | Ints | 
 
 MATPLOTLIB = Package("matplotlib", "pip install 'querywise[figures]'")
 LIBRARIES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}  # the first that is installed is used
-# Okabe and Ito's colours, distinguishable by nearly everybody; each line also has a marker of its own.
+# Okabe and Ito's colors, distinguishable by nearly everybody; each line also has a marker of its own.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 MARKERS = ("X", "o", "s", "^", "D", "v", "P", "*")
 UP, DOWN = COLOURS[1], COLOURS[2]  # of gains and losses

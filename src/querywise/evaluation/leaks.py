@@ -56,7 +56,7 @@ class FoldQueries:
         )
 
     def _example(self, twin: Ints) -> tuple[str, str] | None:
-        """Return the test query closest in words to its near-duplicate, but not equal; the first of ties."""
+        """Return the test query whose words are closest, but not equal, to its near-duplicate's; the first of ties."""
         named = [
             (self.facts.named(query), self.facts.named(other))
             for query, other in zip(self.tested.tolist(), twin.tolist(), strict=True)

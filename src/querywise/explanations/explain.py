@@ -232,7 +232,7 @@ class Reason:
 
 
 def _largest(effects: Sequence[tuple[str, float]]) -> str:
-    """Return the first few features with an effect, in a line."""
+    """Return the first few features with an effect, as one line of text."""
     shown = [f"{name}: {effect:+.4g}" for name, effect in effects[:_FEW] if effect]
     left = sum(effect != 0 for _, effect in effects) - len(shown)
     return ", ".join(shown) + (f" and {counted(left, 'feature')} more" if left else "")

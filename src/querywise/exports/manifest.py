@@ -208,9 +208,9 @@ are compared with them by cosine: the field needs that (in OpenSearch `cosinesim
 
 
 def weights_readme(title: str, done: Written, request: str, about: str, *, adapted: bool = False) -> str:
-    """Return the README of an export of weights of runs.
+    """Return the README of an export of run weights.
 
-    `request` is its file, `about` explains its weights, and `adapted` says whether query vectors are adapted.
+    `request` is the request's file, `about` explains its weights, and `adapted` says whether query vectors are adapted.
     """
     rows = "\n".join(f"| {run} | {weight!r} |" for run, weight in done.weights.items())
     depends = (

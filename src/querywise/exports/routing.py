@@ -60,8 +60,8 @@ class QueryFacts(TypedDict, total=False):
         documents: The features of the engine's first results for it, as numbers in the order of training or by their
             names in the engine; a missing feature is 0, an unknown one raises an error. Only models routed by documents
             use them.
-        runs: The runs' scores, by run and document, if weights of runs depend on them; without them such a query has
-            the weights for all.
+        runs: The runs' scores, by run and document, if run weights depend on them; without them such a query gets the
+            global weights.
 
     """
 
@@ -73,20 +73,20 @@ class QueryFacts(TypedDict, total=False):
 
 
 class Router:
-    """The client side of an export: the model that scores a query, or its weights of runs and the request with them.
+    """The client side of an export: find the model that scores a query, or its run weights and the request with them.
 
     Args:
-        folder: an export of a ranker with several models, or of weights of runs.
+        folder: an export of a ranker with several models, or of run weights.
 
     `model`, `weights` and `request` take facts about a query:
 
     text: its text.
-    facts: by keyword, `query_class`, `vector`, `columns`, `documents` and `runs` (see QueryFacts); each of them, like
-    the text, may be left out if routing does not depend on it.
+    facts: `query_class`, `vector`, `columns`, `documents` and `runs`, by keyword (see QueryFacts). Like the text, each
+    may be omitted if routing does not depend on it.
 
     Raises:
-        DataError: An export of one model, a folder that is not an export, a query without a fact that routing needs, or
-            a request for something the export lacks: models, or a request.
+        DataError: If the export has only one model, the folder is not an export, a fact that routing needs is missing,
+            or the export has no models, or no request, to return.
 
     >>> import tempfile
     >>> from pathlib import Path

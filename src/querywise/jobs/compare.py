@@ -132,7 +132,7 @@ def run(
 def _people(asked: CompareOptions) -> Grades | None:
     """Read the human judgments, if any."""
     if asked.human is not None and asked.test != "t":
-        said = f"test={asked.test!r}: with judgements by people the test is a t-test, test='t'."
+        said = f"test={asked.test!r}: with judgments by people the test is a t-test, test='t'."
         raise DataError(said, arguments=("test",))
     return None if asked.human is None else read_grades(asked.human)
 

@@ -196,7 +196,7 @@ def _searched(pages: Index, ranker: Any) -> list[RenderableType]:
 
 
 def _compared(chosen: Folds, kept: Kept | None, everything: bool) -> tuple[Compared, list[Floats]]:
-    """The methods by adapted vectors, and the kinds of the neighbours of each fold's test queries."""
+    """The methods by adapted vectors, and the kinds of the neighbors of each fold's test queries."""
     shares: list[Floats] = []
 
     def observe(fold: Fold, name: str, ranker: Any) -> None:

@@ -64,14 +64,14 @@ def _judgements(data: Path, scores: Sequence[Path]) -> Grades | None:
     if is_collection(data):
         found = collection_from(data).grades()
         if not found:
-            raise DataError(f"{data}: the collection has no judgements, so there is nothing to measure by.")
+            raise DataError(f"{data}: the collection has no judgments, so there is nothing to measure by.")
         return found
     if reader_of(data) is not LETOR or not data.is_file():
         return None
     words = first_words(data)
     if len(words) == 6 and not words[1].startswith("qid:"):
         raise DataError(
-            f"{data}: this is a run, {' '.join(words)[:60]!r}. The judgements come first, the runs after them."
+            f"{data}: this is a run, {' '.join(words)[:60]!r}. The judgments come first, the runs after them."
         )
     features = len(words) > 1 and words[1].startswith("qid:")
     return None if features or "".join(words[:1]).startswith("#") else read_grades(data)

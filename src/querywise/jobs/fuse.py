@@ -161,7 +161,7 @@ def check_fusing(method: str, *, judged: bool) -> None:
         raise DataError(f"Unknown method {method!r}. Known: {', '.join(known)}.")
     if not judged and method not in VOTES:
         raise DataError(
-            f"method={method!r} learns from judgements; give them as judged=QRELS, or take one that does not: "
+            f"method={method!r} learns from judgments; give them as judged=QRELS, or take one that does not: "
             f"{', '.join(VOTES)}.",
             arguments=("method", "judged"),
         )

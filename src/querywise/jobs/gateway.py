@@ -27,11 +27,11 @@ def open_gateway(
     """Connect to an engine, and search there once.
 
     Args:
-        index: The engine's index, and the features that the engine computes of its documents.
+        index: The engine's index, and the features that the engine computes for its documents.
         first_stage: The search that finds candidates, with the user's words in it: the body of a search with
             `{{keywords}}`, or Solr's parameters with `$keywords`.
         candidates: The number of candidates to rank.
-        limits: The `seconds` for an answer of the engine.
+        limits: The `seconds` that the engine may take to answer.
 
     Returns:
         The gateway.

@@ -86,7 +86,7 @@ def read_draw(path: Path) -> list[Pair]:
         seen.add((words[0], words[1]))
         found.append(Pair(words[0], words[1], share, priority))
     if not found:
-        raise DataError(f"{path}: this file has no draw. Remove it, and draw anew.")
+        raise DataError(f"{path}: this file has no draw. Remove it, and run the command again to draw.")
     return found
 
 

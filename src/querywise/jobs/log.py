@@ -117,7 +117,7 @@ def judged_queries(queries: Path, judgements: Path | None = None) -> tuple[Query
     asked, judged = (queries / QUERIES, queries / _QRELS) if queries.is_dir() else (queries, None)
     judged = judgements or judged
     if judged is None:
-        raise DataError(f"{queries}: name the judgements too, or a folder with {QUERIES} and {_QRELS}.")
+        raise DataError(f"{queries}: name the judgments too, or a folder with {QUERIES} and {_QRELS}.")
     table, grades = read_topics(asked), read_grades(judged)
     known = {query: text for query, text in zip(table.ids, table.texts or (), strict=True) if text}
     stray = next((query for query in grades if query not in known), None)
@@ -143,7 +143,7 @@ def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Map
             found.append((query, {each: own[each] for each in grades[query] if each in own}))
     rows = [(document, values) for _, own in found for document, values in own.items()]
     if not rows:
-        raise DataError(f"{index.name} has none of the judged documents. Do its ids match those of the judgements?")
+        raise DataError(f"{index.name} has none of the judged documents. Do its ids match those of the judgments?")
     candidates = Candidates(
         features=np.array([[values.get(name, 0.0) for name in names] for _, values in rows]),
         starts=np.cumsum([0, *(len(own) for _, own in found)]),

@@ -48,7 +48,7 @@ SIGNALS = "signals"  # a setting of trees that can be chosen on validation data
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting. `kinds` are its types, with `object` for any; `several` means that names are joined by +."""
+    """A setting of a method. `kinds` are its types (`object`: any); `several` means that names are joined by +."""
 
     name: str
     kinds: tuple[type, ...]
@@ -91,7 +91,7 @@ class Setting:
         return value
 
     def argument(self, value: Value) -> Value:
-        """Return the constructor's argument."""
+        """Return the value as an argument of the constructor."""
         if self.several and isinstance(value, str):
             return [] if value in NOTHING else value.split(JOINED)
         return value

@@ -128,7 +128,7 @@ def local_learner(
 
     Args:
         base: the kind of local models; lambdamart has its own defaults and ignores the settings of ranksvm.
-        prior_l2: how strongly a local ranking SVM is shrunk towards the global one, 0 not at all. Above 0, local trees
+        prior_l2: how strongly a local ranking SVM is shrunk toward the global one, 0 not at all. Above 0, local trees
             start from the global model's scores.
     """
     from querywise.learners.trees.boosting import LambdaMART

@@ -59,7 +59,7 @@ def estimates(
     """
     reward, weight = (np.asarray(each, np.float64) for each in (clicked, weights))
     if not weight.size or reward.shape != weight.shape or not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise DataError(f"{weight.size} weights for {reward.size} rows; expected a number from 0 up for every row.")
+        raise DataError(f"{weight.size} weights for {reward.size} rows; expected a weight of 0 or more for every row.")
     if not weight.any():
         raise DataError("The other policy would have chosen none of the logged actions, so it cannot be evaluated.")
     reward, weight = reward.reshape(len(reward), -1), weight.reshape(len(weight), -1)
@@ -109,7 +109,7 @@ def rates(clicked: Bools | Floats, item: Ints, chances: Floats) -> tuple[Floats,
         item: The items drawn, from 0.
         chances: The probability of every item under the other policy, a row for each draw, or one for all.
 
-    Rates are shrunk towards the mean, and those of each half of the rows are learned from the other half.
+    Rates are shrunk toward the mean, and those of each half of the rows are learned from the other half.
 
     """
     reward, halves = np.asarray(clicked, np.float64), np.arange(len(item)) % 2

@@ -58,8 +58,8 @@ class ATVT(OneModel):
         regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features).
             One that also has fit_watching, as TreeRegression does, sets tree_count_, which later calls of fit get as
             trees.
-        scale_penalty: λ_α, how strongly scales α are shrunk towards 1, from 0 up; infinite fixes them at 1.
-        shift_penalty: λ_β, how strongly shifts β are shrunk towards 0, from 0 up; infinite fixes them at 0. Both: plain
+        scale_penalty: λ_α, how strongly scales α are shrunk toward 1, from 0 up; infinite fixes them at 1.
+        shift_penalty: λ_β, how strongly shifts β are shrunk toward 0, from 0 up; infinite fixes them at 0. Both: plain
             regression.
         penalty: the norm of the penalties on α and β: squares (l2) or absolute values (l1).
         variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β

@@ -60,7 +60,7 @@ class Blend(AnyRanker):
             documents of a query alike, they become 0, or ½.
         weights: "equal", or "learned" on validation queries by `measure`; without validation queries they are equal.
         measure: the measure that learned weights maximize: map, ndcg or ndcg@k.
-        shrinkage: how far learned weights are shrunk towards equal ones, 0 not at all and 1 entirely. Rankers that stop
+        shrinkage: how far learned weights are shrunk toward equal ones, 0 not at all and 1 entirely. Rankers that stop
             early on those queries look better there than they are, and a few queries decide by luck: shrinkage reduces
             both effects.
 

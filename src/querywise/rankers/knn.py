@@ -145,7 +145,7 @@ class KnnOnline(AnyRanker):
         return self.prepared_.models(around.weights(), like=locality.typical).pick(seen, _ONLY)
 
     def _answer(self, seen: Candidates, /) -> Answer:
-        """Return the answer by a new model for each query that has neighbors to learn from, near enough to it."""
+        """Answer each query with a model trained for it, if it has neighbors near enough to learn from."""
         everyone, locality = self.prepared_.everyone, self.locality_
         around = locality.around(seen, taught=True)
         weights = Once(lambda: without(around.weights(), around.far()))

@@ -58,7 +58,7 @@ def evaluations_table(found: Evaluated, test: str = "t") -> Group:
         lines.append("A judged query that is not in a run counts 0.")
     if found.unjudged:
         which = "1 query of the runs has" if found.unjudged == 1 else f"{found.unjudged} queries of the runs have"
-        lines.append(f"{which} no judgement, and no part in this.")
+        lines.append(f"{which} no judgment, and no part in this.")
     return Group(table, *lines)
 
 

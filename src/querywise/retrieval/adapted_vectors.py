@@ -1,7 +1,7 @@
 """Query vectors trained on the nearest judged queries, while document vectors stay unchanged.
 
 Embedding models are trained on language in general, not on a particular collection. `AdaptedVectors` moves a query's
-vector towards the relevant documents of similar judged queries. Nothing is reindexed, and any engine with vector search
+vector toward the relevant documents of similar judged queries. Nothing is reindexed, and any engine with vector search
 can use the result.
 """
 

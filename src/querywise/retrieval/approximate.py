@@ -38,7 +38,7 @@ def check_content(content: Bytes, documents: Ints, dimension: int) -> Halves:
     count, row = len(documents), 2 * dimension
     begin = 8 + count * row + _HEAD + _SIZES
     if len(content) < begin + count * (2 + _NODE + _BASE) or content[:8].view(np.uint32).tolist() != [count, row]:
-        raise unsound("it has another number of documents or another dimension")
+        raise unsound("its number of documents or its dimension is different")
     head = content[begin - _HEAD - _SIZES : begin - _SIZES]
     counts = np.frombuffer(head[17:41].tobytes(), np.uint64)
     if bytes(head[:7]) != b"usearch" or bytes(head[13:17]) != _KINDS or counts.tolist() != [count, 0, dimension]:

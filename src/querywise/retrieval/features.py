@@ -185,7 +185,7 @@ def judged_candidates(
     if collection.queries is None or collection.queries.texts is None:
         raise DataError(f"{collection.name}: the collection has no queries with a text; features are made for queries.")
     if not collection.judgements:
-        raise DataError(f"{collection.name}: the collection has no judgements, so there is nothing to learn from.")
+        raise DataError(f"{collection.name}: the collection has no judgments, so there is nothing to learn from.")
     grades = known_grades(collection, index, skip_unknown=skip_unknown)
     asked = [query_id for query_id in collection.queries.ids if query_id in grades]
     table = collection.queries.select(asked)
@@ -308,7 +308,7 @@ def known_grades(collection: Collection, index: Index, *, skip_unknown: bool) ->
         if place is None and not skip_unknown:
             raise DataError(
                 f"{each.where}: document {each.document!r} of query {each.query!r} is not in the corpus. Correct the "
-                "judgements, or leave such lines out with skip_unknown=True.",
+                "judgments, or leave such lines out with skip_unknown=True.",
                 arguments=("skip_unknown",),
             )
         if place is not None:

@@ -4,12 +4,11 @@ c(t,f) is how often a word occurs in field f of a document, |f| the field's leng
 are those of BM25. For a field with words:
 
 * bm25: Σ_t idf_t c (k1 + 1)/(c + k1 (1 − b + b |f|/mean |f|)); coverage: the share of the query's distinct words,
-  without stop words, that it contains; length: |f|;
-* share: of the item with the highest share, the share of its words that are words of the query, including stop words,
-  as in all that follow; exact: whether an item is the query; named: how many items the query contains in full, at most
-  9;
-* phrase: the length of the longest run of the query's words that occurs there contiguously, as a share of the query;
-  ordered: the same for their longest common subsequence.
+  without stop words, that the field contains; length: |f|;
+* share: the highest share of an item's words that are words of the query, including stop words, like all features
+  below; exact: whether an item equals the query; named: how many items the query contains in full, at most 9;
+* phrase: the length of the longest sequence of the query's words that occurs there contiguously, as a share of the
+  query; ordered: the same for their longest common subsequence.
 
 For all fields together, with w_f the weight of each: bm25f, the BM25 of s = Σ_f w_f c/(1 − b + b |f|/mean |f|) instead
 of c/(1 − b + …); sum and best, Σ_f w_f bm25 and the largest; coverage; rarity, coverage with words weighted by their

@@ -112,7 +112,7 @@ def read_judged(
             f"{folder}: this folder is not a set of shards, a log or a text collection. Read folds with read_folds."
         )
     if judgements is not None:
-        raise DataError(f"{paths[0]}: judgements belong to a text collection; feature files have labels of their own.")
+        raise DataError(f"{paths[0]}: judgments belong to a text collection; feature files have labels of their own.")
     return read_features(paths, features=features, queries=queries, missing=missing)
 
 
@@ -294,12 +294,12 @@ def collection_from(
     """Return a text collection: unchanged, or read from a folder, a corpus file, or `stdlib`, the embedded one."""
     if isinstance(data, Collection):
         if queries is not None or judgements is not None:
-            raise DataError("A collection has queries and judgments of its own; no files can be given beside it.")
+            raise DataError("A collection has queries and judgments of its own; do not give files for them.")
         return data
     if not _is_embedded(data):
         return read_collection(data, queries=queries, judgements=judgements)
     if queries is not None or judgements is not None:
-        raise DataError(f"{NAME} has queries and judgements of its own; no others can be given.")
+        raise DataError(f"{NAME} has queries and judgments of its own; no others can be given.")
     return stdlib_collection()
 
 
@@ -446,7 +446,7 @@ def _query_vectors(folder: Path, table: QueryTable, collection: Collection) -> F
     judged = {each.query for each in collection.judgements}
     places = [place for place, query in enumerate(table.ids) if query in judged]
     found = np.zeros((len(table), given.dimension))
-    found[places] = given.of([table.ids[place] for place in places], f"the judgements of {collection.name}")
+    found[places] = given.of([table.ids[place] for place in places], f"the judgments of {collection.name}")
     _hint_at_zeros(np.abs(found[places]).max(axis=1, initial=0.0), "queries")
     return found
 

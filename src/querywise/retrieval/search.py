@@ -44,7 +44,7 @@ def judged_query(collection: Collection, query: str) -> tuple[str, dict[str, int
     """Return the text and the judgments of a collection's query, given its text or its id."""
     table = collection.queries
     if table is None or not collection.judgements:
-        raise DataError(f"{collection.name}: it has no queries with judgements, so nothing is known to be relevant.")
+        raise DataError(f"{collection.name}: it has no queries with judgments, so nothing is known to be relevant.")
     texts = table.texts or (None,) * len(table)
     for query_id, text in zip(table.ids, texts, strict=True):
         if query in (query_id, text):

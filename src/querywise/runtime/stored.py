@@ -256,7 +256,7 @@ class Absent:
     other: Check
 
     def check(self, value: Value, where: str, known: Known) -> None:
-        """Raise WrongValueError if the value is present and does not pass."""
+        """Raise WrongValueError if the value is present and invalid."""
         self.other.check(value, where, known)
 
 

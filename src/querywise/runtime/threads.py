@@ -1,4 +1,4 @@
-"""Parallel work in one thread per core, which can be cancelled between items; BLAS is limited to one thread meanwhile.
+"""Parallel work in one thread per core, which can be canceled between items; BLAS is limited to one thread meanwhile.
 
 BLAS threads within our threads would wait for each other in busy loops: on a machine with any other load, that costs
 many times what it saves.
@@ -30,7 +30,7 @@ FEW_FOR_BLAS = 8192  # size of a vector or matrix up to which BLAS uses no threa
 
 
 class GivenUpError(Exception):
-    """The work was cancelled because nobody waits for it. Raised by `checkpoint` for the code that started the work."""
+    """The work was canceled because nobody waits for it. Raised by `checkpoint` for the code that started the work."""
 
 
 class Job:
@@ -57,18 +57,18 @@ _here = _Here()
 
 
 def checkpoint() -> None:
-    """Raise GivenUpError if the current thread's job has been cancelled."""
+    """Raise GivenUpError if the current thread's job has been canceled."""
     if _here.job is not None and _here.job.given_up:
         raise GivenUpError
 
 
 def time_left() -> float:
-    """Return the seconds until the current thread's job will be cancelled; infinite if it has no deadline."""
+    """Return the seconds until the current thread's job will be canceled; infinite if it has no deadline."""
     return math.inf if _here.job is None else _here.job.until - time.monotonic()
 
 
 def current_job() -> Job | None:
-    """Return the current thread's job, or None if its work cannot be cancelled."""
+    """Return the current thread's job, or None if its work cannot be canceled."""
     return _here.job
 
 
@@ -156,7 +156,7 @@ class DaemonThreadPool(Executor):
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """Return the results in the order of the items. The work must release the GIL to run in parallel.
 
-    Nested calls run their items one after the other in the same thread. Cancelled work stops before its next item.
+    Nested calls run their items one after the other in the same thread. Canceled work stops before its next item.
     """
     if len(items) < 2 or cores() < 2:
         return [_checked(work, item) for item in items]

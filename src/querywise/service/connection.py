@@ -59,7 +59,7 @@ class Client:
         self.waiting: dict[Held, None] = {}
 
     def add(self, connection: Held) -> None:
-        """Take a connection in."""
+        """Register a connection."""
         self._connections.clients[self._address] = self
         self._connections.count += 1
         self.held.add(connection)
@@ -360,7 +360,7 @@ class Connection(HttpToolsProtocol):
             self.finish(self._refusal)
 
     def finish(self, said: bytes = b"") -> None:
-        """Say something last and close. The client has a moment to read it: closing at once could take it away."""
+        """Send a last response and close, with a moment for the client to read it: closing at once could discard it."""
         self._deaf = self._finished = True
         self._body = 0
         if self.transport.is_closing():
@@ -375,7 +375,7 @@ class Connection(HttpToolsProtocol):
     # What ends a connection
 
     def expire(self, now: float) -> None:
-        """End what has waited for too long: for a request, for the rest of its head, or for the client to read."""
+        """End the connection if it has waited too long: for a request, the rest of a head, or the client to read."""
         if now < self._deadline:
             return
         unread, before = self.transport.get_write_buffer_size(), self._unread

@@ -78,7 +78,7 @@ class Desk(Hosting):
         self.standing = standing
         for name in {each for pair in pairs for each in pair}:
             if not name.isprintable() or " " in name:
-                raise DataError(f"{name!r} cannot be judged: an id with a space or a control character in it.")
+                raise DataError(f"{name!r} cannot be judged: the id contains a space or a control character.")
         self.file, self.pairs, self.drawn = file, tuple(pairs), drawn
         self.queries, self.documents = queries, documents
         self.places = {pair: place for place, pair in enumerate(self.pairs)}

@@ -65,7 +65,7 @@ class FeatureColumns(NamedTuple):
         expected, content = len(documents) * width * kind.itemsize, _bytes(sent, f"{place}.base64")
         if len(content) != expected:
             raise RequestDataError(
-                f"There are {len(content)} bytes; {sent.dtype} of shape {sent.shape} are {expected}. Send "
+                f"Found {len(content)} bytes; {sent.dtype} of shape {sent.shape} takes {expected}. Send "
                 "the bytes of the whole table, row by row.",
                 f"{place}.base64",
             )

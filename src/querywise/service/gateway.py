@@ -76,7 +76,7 @@ class Gateway:
             raise ApiError(504, "engine_slow", f"The search engine took longer than {seconds:g} seconds.") from None
 
     def rows(self, hits: Sequence[EngineHit], model: LoadedModel) -> Floats:
-        """The features of documents in the model's order; what a document has no score of is 0, as it is logged."""
+        """Return the documents' features in the model's order; a missing score is 0, as in logged features."""
         names = model.manifest.feature_names or self.names
         return np.array([[each.features.get(name, 0.0) for name in names] for each in hits])
 

@@ -46,7 +46,7 @@ _REMEMBERED = 256  # values of Host that were found good
 class Guard:
     """ASGI middleware around the whole application: checks the head of every request, before its body is read.
 
-    hosts: the names that requests may be sent to; None: any. Requests are counted and timed too.
+    hosts: the host names that requests may use; None allows any. Requests are also counted and timed.
     """
 
     def __init__(self, app: ASGIApp, service: Hosting, hosts: Hosts | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Judgements that are given on the page, kept as TREC qrels.
+"""Judgments that are given on the page, kept as TREC qrels.
 
 `JudgementFile` has one grade for a pair, and the texts of its queries in a file beside it; `JudgesFile` has those of
 several judges, with names.
@@ -52,7 +52,7 @@ class _State(NamedTuple):
 class JudgementFile:
     """A qrels file that grows by one grade at a time, and may be edited by others meanwhile.
 
-    path: the file; it is made with the first judgement. What is in it stays, but for the grades that are given anew.
+    path: the file, created with the first judgment. Its contents stay, except for grades that are given again.
     usual: the highest grade of the judged data that is served; 0 if there is none.
     whole_bytes: a larger file gets a log beside it, to which grades are appended, until `compact` is called.
 
@@ -231,7 +231,7 @@ class JudgementFile:
     def _require_room(self, size: int) -> None:
         if size > self._most:
             message = (
-                f"The file of judgements is full: it may have {self._most} bytes. Start the service with another file."
+                f"The file of judgments is full: it may have {self._most} bytes. Start the service with another file."
             )
             raise ApiError(413, "file_full", message)
 
@@ -275,7 +275,7 @@ class JudgesFile:
                 raise ApiError(422, "many_judges", f"There are {MOST_JUDGES} judges; no more names are taken.", "judge")
             content = line.text.encode()
             if self._end + len(content) > self._most:
-                message = f"The log of judgements is full: it may have {self._most} bytes. Start with another file."
+                message = f"The log of judgments is full: it may have {self._most} bytes. Start with another file."
                 raise ApiError(413, "file_full", message)
             if not self.path.exists():
                 write_judgements(self.path, (), ())
@@ -301,7 +301,7 @@ class JudgesFile:
 
 
 def require_token(path: Path, token: str | None) -> None:
-    """Refuse to keep judgements where anybody could give them."""
+    """Raise DataError unless judging needs a token: otherwise anybody could give judgments."""
     if token is None:
         said = f"judge={str(path)!r}: judging needs a token. Set QUERYWISE_TOKEN, or name a file that has one."
         raise DataError(said, arguments=("judge", "token_file"))
@@ -310,7 +310,7 @@ def require_token(path: Path, token: str | None) -> None:
 def check_files(path: Path, *beside: Path) -> None:
     """Refuse files that cannot be written, before anything is served."""
     if path.suffix in _PACKED:
-        raise DataError(f"{path}: judgements are written as plain text; name a file without {path.suffix}.")
+        raise DataError(f"{path}: judgments are written as plain text; name a file without {path.suffix}.")
     for each in (path, *beside):
         check_writable(each)
         if each.exists() and not each.is_file():
@@ -327,7 +327,7 @@ def held(path: Path, changing: threading.Lock) -> Iterator[None]:
     try:
         yield
     except (DataError, OSError) as error:
-        raise ApiError(500, "not_read", f"The judgements cannot be read. {error}") from None
+        raise ApiError(500, "not_read", f"The judgments cannot be read. {error}") from None
     finally:
         changing.release()
 
@@ -338,17 +338,17 @@ def alone(path: Path, changing: threading.Lock) -> Iterator[None]:
     said = f"{path}: somebody else is writing to it"
     with contextlib.ExitStack() as kept:
         if not changing.acquire(timeout=LOCK_SECONDS):
-            raise ApiError(503, "locked", f"The judgement was not kept. {said}. Try again in a moment.")
+            raise ApiError(503, "locked", f"The judgment was not kept. {said}. Try again in a moment.")
         kept.callback(changing.release)
         try:
             try:
                 lock = path.with_name(f".{path.name}.lock")
                 kept.enter_context(locked(lock, busy=said, seconds=LOCK_SECONDS))
             except DataError as error:
-                raise ApiError(503, "locked", f"The judgement was not kept. {error}") from None
+                raise ApiError(503, "locked", f"The judgment was not kept. {error}") from None
             yield
         except (DataError, OSError) as error:
-            raise ApiError(500, "not_kept", f"The judgement was not kept. {error}") from None
+            raise ApiError(500, "not_kept", f"The judgment was not kept. {error}") from None
 
 
 def id_of_text(text: str) -> str:

@@ -195,7 +195,7 @@ class Turns:
             self._waiting[client] = own  # behind all others
         else:
             del self._bytes[client]
-        if not turn.done():  # whoever waited may have been cancelled
+        if not turn.done():  # whoever waited may have been canceled
             turn.set_result(None)
         self._begun = time.perf_counter()
         loop.call_soon(self._next, loop)  # runs after the request that was let in

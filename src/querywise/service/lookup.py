@@ -63,7 +63,7 @@ from querywise.service.schema import (
 )
 
 _KEPT = 10_000  # vectors of queries, in memory: anybody may send any number of texts
-_SHOWN = 12  # neighbours, models and features of an explanation that the page shows
+_SHOWN = 12  # neighbors, models and features of an explanation that the page shows
 _FIRST, _DEEP = 10, 100  # documents of a list by vectors: those that may be gained or lost, and those that have a rank
 FUSED = "fused"
 _THREADS = 4  # they wait for a service more than they compute
@@ -237,7 +237,7 @@ class Lookup:
         return FoundDocuments(documents, list(runs), weights_of_runs(answer) if documents else [])
 
     def explanation(self, model: LoadedModel, candidates: Candidates) -> tuple[JsonObject | None, list[KnownQuery]]:
-        """The explanation of the query's model, and its neighbours; None if this ranker has no explanation."""
+        """The explanation of the query's model, and its neighbors; None if this ranker has no explanation."""
         try:
             found = explain(model.ranker, candidates, candidates.query_ids[0])
         except DataError:
@@ -281,7 +281,7 @@ class Lookup:
         return KnownQuery(query_id)
 
     def to_judge(self, query_id: str | None, text: str | None) -> KnownQuery:
-        """The query that judgements are kept for: a judged one, or the text of a search, known under an id or not."""
+        """The query that judgments are kept for: a judged one, or the text of a search, with or without a known id."""
         if (query_id is None) == (text is None):
             raise RequestDataError("Give either the id of a judged query or the text of a search.", "query")
         if query_id is not None:

@@ -177,7 +177,7 @@ class RankRoutes(_Routes):
     async def explain(self, request: Request) -> Response:
         """What is particular to a query, or why one document is above another; the parts add up exactly.
 
-        `known` are the words and classes of the neighbours, in their order. `without_vectors` is there, and true, where
+        `known` are the words and classes of the neighbors, in their order. `without_vectors` is there, and true, where
         documents were searched for and the embedder did not make the query's vector.
         """
         async with self._read(_EXPLAIN, request) as read:
@@ -270,7 +270,7 @@ class LookupRoutes(_Routes):
     async def search(
         self,
         request: Request,
-        q: Annotated[str | None, Query(max_length=10_000, description="What is looked for.")] = None,
+        q: Annotated[str | None, Query(max_length=10_000, description="The search query.")] = None,
         qid: Annotated[str | None, Query(max_length=1000, description="Or: a judged query, by its id.")] = None,
         top: Annotated[
             int | None,
@@ -339,7 +339,7 @@ class LookupRoutes(_Routes):
         model = service.models.current
         query, without = await service.vectors.of(asked.query, request)
         if without:
-            raise ApiError(503, "no_vector", "The embedder did not make the query's vector. Ask again later.")
+            raise ApiError(503, "no_vector", "The embedder returned no vector for the query. Try again later.")
         if query.vector is None:
             said = "There is no vector, and no index with vectors to embed a text by. Send `vector`, or load an index."
             raise ApiError(422, "no_vector", said, "query.vector")
@@ -389,7 +389,7 @@ class JudgeRoutes(_Routes):
         """Give a document a grade for a query, or remove its grade; only where the service has `--judge FILE`."""
         file, lookup, limits = self._service.judging, self._service.lookup, self._service.limits
         if file is None:
-            message = "Results are not judged here: the service was started without a file for judgements."
+            message = "Results are not judged here: the service was started without a file for judgments."
             raise ApiError(404, "not_judging", message)
         short = replace(limits, body_bytes=min(limits.body_bytes, _JUDGEMENT_BYTES))
         asked = decode(_JUDGEMENT, await read_body(request, short))
@@ -467,7 +467,7 @@ class GatewayRoutes(_Routes):
     async def hits(
         self,
         request: Request,
-        q: Annotated[str, Query(min_length=1, max_length=10_000, description="What is looked for.")],
+        q: Annotated[str, Query(min_length=1, max_length=10_000, description="The search query.")],
         kind: Annotated[str | None, Query(alias="class", max_length=1000, description="The query's class.")] = None,
         show: _Show = 10,
         session: _Session = None,
@@ -517,7 +517,7 @@ class StatusRoutes(_Routes):
         return Response(content, media_type=JSON)
 
     def _about(self, model: LoadedModel) -> bytes:
-        """What is told of a model. Of one of 60,000 features these are megabytes, so it is made once, in a thread."""
+        """Return a model's description. With 60,000 features it takes megabytes, so it is made once, in a thread."""
         manifest, lookup = model.manifest, self._service.lookup
         return encode(
             schema.ModelResponse(

@@ -103,7 +103,7 @@ class Service(Hosting):
         return JudgementFile.opened(path, self.token, usual=0 if judged is None else int(judged.labels.max(initial=0)))
 
     async def watch(self) -> None:
-        """Reload models whenever their folders change, and remember what is counted every minute, until cancelled."""
+        """Reload models whenever their folders change, and remember what is counted every minute, until canceled."""
         against = None if self.online is None else self.online.against
         watched = [self._watch(each) for each in (self.models, against) if each is not None]
         await asyncio.gather(*watched, self._remember_minutes())
@@ -153,7 +153,7 @@ class Service(Hosting):
             if self.judging is not None:
                 await self.judges.run(self.judging.compact)
         except ApiError as error:
-            logger.warning("the newest judgements stay in their log, to be read at the next start: %s", error.message)
+            logger.warning("the newest judgments stay in their log, to be read at the next start: %s", error.message)
         if self.online is not None:
             self.online.experiment.close()
             with contextlib.suppress(ApiError):  # what nobody waits for is lost where the disk does not answer

@@ -189,7 +189,7 @@ class _Reader:
             case ("$same", int(number)) if number in self._made:
                 self._count(self._uses[number])
                 return self._made[number]
-        raise WrongValueError(f"{item[0]!r} with {str(item[1])[:60]!r} is not understood")
+        raise WrongValueError(f"{item[0]!r} with {str(item[1])[:60]!r} is not recognized")
 
     def _count(self, uses: int) -> None:
         """Count the uses of objects: a few that contain each other could otherwise take exponential time."""

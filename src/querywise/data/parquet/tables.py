@@ -66,7 +66,7 @@ def read_grades(folder: Path, checksum: str) -> Grades:
     """Return the judgments of all queries, verified against the manifest's checksum."""
     path = folder / JUDGEMENTS
     if not path.is_file():
-        raise DataError(f"{path}: the judgements are missing; the manifest lists them. Convert the data again.")
+        raise DataError(f"{path}: the judgments are missing; the manifest lists them. Convert the data again.")
     if checksum_of(path) != checksum:
         raise DataError(
             f"{path}: damaged, or changed since it was written with the shards: its SHA-256 is not the manifest's. "
@@ -79,7 +79,7 @@ def read_grades(folder: Path, checksum: str) -> Grades:
         table = checked(file.read(columns=list(_COLUMNS), use_threads=False))
         values = table.column("grade").cast(pa.int64())
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise DataError(f"{path}: the judgements cannot be read ({error}). Convert the data again.") from None
+        raise DataError(f"{path}: the judgments cannot be read ({error}). Convert the data again.") from None
     queries, documents = ids_of(path, table, "query"), ids_of(path, table, "document")
     if queries is None or documents is None or values.null_count:
         raise DataError(f"{path}: expected the columns query, document and grade; found {file.schema_arrow.names}.")

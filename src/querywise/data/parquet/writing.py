@@ -194,7 +194,7 @@ class Fitting:
             one, other = (self._parts[0], name) if part.missed is None else (name, self._parts[0])
             raise DataError(
                 f"{one} has all judgments, {other} only the labels of its candidates.  Give the "
-                "judgements of all of them (a .qrels file beside every file), or of none."
+                "judgments of all of them (a .qrels file beside every file), or of none."
             )
         if part.missed is not None:
             self._judged |= dict(zip(part.query_ids, whole_grades(part), strict=True))
@@ -266,7 +266,7 @@ def by_number(parts: Sequence[Judged], shards: int) -> Iterator[list[Judged]]:
     """Yield the pieces of this many shards, split between queries so that row counts are as equal as possible."""
     sizes = np.concatenate([np.zeros(0, np.int64), *(part.candidates.sizes for part in parts)])
     if not 1 <= shards <= max(1, len(sizes)):
-        raise DataError(f"{shards} shards cannot be made of {len(sizes)} queries: each needs one at least.")
+        raise DataError(f"{shards} shards cannot be made of {len(sizes)} queries: each shard needs at least one.")
     ends = np.concatenate([[0], np.cumsum(sizes)])
     goals = ends[-1] * np.arange(1, shards) / shards
     after = np.searchsorted(ends, goals)

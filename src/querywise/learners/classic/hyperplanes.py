@@ -33,7 +33,7 @@ class MultipleHyperplanes(OneModel):
     """A ranking SVM per pair of grades, combined by Borda count (MHR-BC).
 
     Args:
-        l2: λ of every ranking SVM, how strongly its weights are shrunk towards 0.
+        l2: λ of every ranking SVM, how strongly its weights are shrunk toward 0.
         loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
         pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
         scale: features are standardized inside, or not (`none`).

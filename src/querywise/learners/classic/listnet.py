@@ -34,7 +34,7 @@ class ListNet(WeightedSum):
     """A linear ranker trained on whole lists with the cross entropy of top-one probabilities.
 
     Args:
-        l2: λ, how strongly weights are shrunk towards 0.
+        l2: λ, how strongly weights are shrunk toward 0.
         scale: features are standardized inside, or not (`none`).
 
     `weights_` are in the units of the features as given. `gap_` bounds how far `objective_` is from its minimum.

@@ -138,7 +138,7 @@ class RankBoost(OneModel):
         if self.thresholds > _MOST_THRESHOLDS:
             raise DataError(f"RankBoost(thresholds={self.thresholds}) must be at most {_MOST_THRESHOLDS}.")
         if not (is_finite_number(self.learning_rate) and 0 < self.learning_rate <= 1):
-            raise DataError(f"RankBoost(learning_rate={self.learning_rate!r}) must lie above 0 and at most at 1.")
+            raise DataError(f"RankBoost(learning_rate={self.learning_rate!r}) must be above 0 and at most 1.")
 
 
 class _Pairs:

@@ -42,13 +42,13 @@ class RankSVM(WeightedSum):
     """A linear ranker trained on preference pairs, without ever enumerating them.
 
     Args:
-        l2: λ, how strongly weights are shrunk towards 0, above 0; with standardized features 1 is a good first guess.
+        l2: λ, how strongly weights are shrunk toward 0, above 0; with standardized features 1 is a good first guess.
         loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
         pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
         scale: features are standardized inside, or not (`none`).
-        prior: "global" shrinks local models towards the global one, by `prior_l2`; None towards 0. For local models
+        prior: "global" shrinks local models toward the global one, by `prior_l2`; None toward 0. For local models
             only.
-        prior_l2: how strongly they are shrunk towards it, non-negative; required for "global".
+        prior_l2: how strongly they are shrunk toward it, non-negative; required for "global".
         tolerance: the relative objective gap that the hinge, and local models, are solved to, between 0 and 1; None
             leaves local models uncertified.
         nonnegative: no weight is below 0, as for scores of fields, where more is never worse. Not for local models.

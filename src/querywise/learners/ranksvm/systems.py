@@ -47,7 +47,7 @@ def curved_queries(preferences: Preferences, state: State) -> Curved:
     gradients = preferences.gradients(state.sums.gradient, mean)
     curvatures = preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE)  # in single precision
     if not np.isfinite(curvatures.sum(dtype=np.float64)):
-        raise SolverError("Features as large as these need scale='standard', or must be divided.")
+        raise SolverError("The features are too large. Use scale='standard', or divide them by a constant.")
     return Curved(gradients, curvatures)
 
 

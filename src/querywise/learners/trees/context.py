@@ -103,7 +103,7 @@ class QueryContext(OneModel):
         return np.concatenate([self.learner_.predict(self.context(part)) for part in parts])
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
-        """Return the inner learner's contributions, in the features and their context."""
+        """Return the inner learner's contributions of the features and of the context columns."""
         context = self.context(seen)
         widened = replace(context, feature_names=self.context_names_)
         return self.learner_.answer(context).everyone.terms(widened, rows)

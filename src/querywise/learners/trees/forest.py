@@ -85,7 +85,7 @@ class Tree(NamedTuple):
 def read_trees(text: str, width: int) -> list[Tree]:
     """Read the trees of a model from LightGBM's text, for rows with this many features.
 
-    Raise ModelFileError if invalid.
+    Raise ModelFileError if a text is invalid.
     """
     head, *parts = text.partition("\nend of trees")[0].split("\nTree=")
     try:
@@ -335,7 +335,7 @@ Grown: TypeAlias = Binned | Followed
 def read_forests(texts: Sequence[str], width: int) -> Grown:
     """Read the trees of models from LightGBM's texts, for rows with this many features.
 
-    Raise ModelFileError if invalid.
+    Raise ModelFileError if a text is invalid.
     """
     read = [read_trees(text, width) for text in texts]
     return Binned.of(read) or Followed.of(read)

@@ -127,7 +127,7 @@ def check_bounds(kind: str, given: Mapping[str, float], least: Mapping[str, int]
         if not lowest <= value <= highest:
             raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {highest}.")
     if not 0 < given["learning_rate"] <= 1:
-        raise DataError(f"{kind}(learning_rate={given['learning_rate']}) must lie above 0 and at most at 1.")
+        raise DataError(f"{kind}(learning_rate={given['learning_rate']}) must be above 0 and at most 1.")
 
 
 def check_visible(features: Floats) -> None:

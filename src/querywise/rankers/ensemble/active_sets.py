@@ -150,7 +150,7 @@ def _kkt_factor(program: Program, f: Ints, e: Ints, tie: float) -> Floats:
 
 @compiled
 def _newton_step(program: Program, guess: Guess, f: Ints, e: Ints, factor: Floats) -> None:
-    """Take a Newton step in the free weights and the prices of kink rows, towards gradient 0 and margin 1."""
+    """Take a Newton step in the free weights and the prices of kink rows, toward gradient 0 and margin 1."""
     n = len(f)
     pull, push = weighted_sum(guess.prices, program.rows), weighted_sum(guess.weights, program.curvature)
     margins = weighted_sum(guess.weights, program.columns)

@@ -46,7 +46,7 @@ def find_embedder(name: str, index: Index, names: Sequence[str], *, most: int | 
     """Return an embedder by name; `lsa` is stored with the index or built from its documents.
 
     `names` are all embedders that the operator names. Any other name was read from a folder and raises DataError unless
-    the operator allows it. `most` limits the vectors that a service keeps, in memory; None keeps all on disk.
+    the operator allows it. `most` limits the number of vectors that a service keeps in memory; None keeps all on disk.
     """
     check_name(name)
     if name not in names:

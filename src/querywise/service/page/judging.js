@@ -1,4 +1,4 @@
-// Judging, where the service keeps judgements: one grade for a document, in both lists.
+// Judging, where the service keeps judgments: one grade for a document, in both lists.
 
 import { ask, Problem } from "./asking.js";
 import { make } from "./elements.js";
