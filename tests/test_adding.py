@@ -174,7 +174,7 @@ def test_what_cannot_be_added_is_refused_in_words_and_changes_nothing() -> None:
     by_row = later.with_weights(documents=np.ones(len(later.labels)))
     for added, refusal in (
         (wide, "trained on 3 features but the documents have 2"),
-        (data.select(range(10, 14)), "Query 'q11' is a training query already. Leave it out, or fit all anew"),
+        (data.select(range(10, 14)), "Query 'q11' is a training query already. Leave it out, or fit the ranker again"),
         (gaps, "Feature 1 is missing in 1 of 2 documents"),
         (by_row, "document weights"),
         (later.candidates, r"^add takes a Judged set: .*; found Candidates\.$"),

@@ -311,7 +311,7 @@ def test_the_report_has_the_section_the_table_and_the_chart(tmp_path: Path) -> N
     assert page is not None
     section = page.read_text().split('<section id="curves">')[1].split("</section>")[0]
     assert section.startswith("<h2>Learning curves</h2>")
-    assert "its parameters were chosen anew on these" in section
+    assert "its parameters were chosen again on these" in section
     assert section.count("<polyline") == 2
     assert section.count("<tr>") == 1 + len(found.curves.sizes)
     for size in found.curves.sizes:

@@ -214,7 +214,7 @@ def _about() -> dict[str, str]:
 
 def _compiled_lines(found: Examined) -> Iterator[str]:
     if not found.compiled:
-        yield "Compiled code is kept nowhere, so every process compiles anew: set NUMBA_CACHE_DIR to a folder of yours"
+        yield "Compiled code is not cached, so every process compiles again: set NUMBA_CACHE_DIR to a folder of yours"
     elif found.writable:
         yield f"Compiled code is kept in folders like {found.compiled}: writable"
     else:

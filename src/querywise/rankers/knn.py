@@ -126,7 +126,7 @@ class KnnOnline(AnyRanker):
         ready(self, data)
         known = first_repeated((*self.locality_.query_ids_, *data.query_ids))
         if known is not None:
-            raise DataError(f"Query {known!r} is a training query already. Leave it out, or fit all anew.")
+            raise DataError(f"Query {known!r} is a training query already. Leave it out, or fit the ranker again.")
         other = copy.copy(self)
         if len(data):
             other.prepared_, other.locality_ = self.prepared_.add(data), self.locality_.add(data)

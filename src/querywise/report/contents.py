@@ -310,7 +310,7 @@ def _cost(found: Findings) -> Section:
 
 def _repeat(origin: Origin) -> Section:
     text = (
-        "Everything here can be computed anew from the files beside this page: scores in runs/, values of every query "
+        "Everything here can be recomputed from the files beside this page: scores in runs/, values of every query "
         "in values.csv, what is known of each query in queries.csv. The same command on the same data gives the same "
         "numbers, timings aside; with the same folder it uses what is finished there."
     )

@@ -128,7 +128,7 @@ def vectors_tables(gains: VectorGains) -> dict[str, Table]:
         "query-vectors-by-size": _both(
             "training queries",
             {f"{size:,}": (means[size][0], means[size][1], test) for size, test in sizes.items()},
-            f"{gains.measure} by vectors alone, taught anew by fewer training queries of each fold; {against}; Holm: "
+            f"{gains.measure} by vectors alone, retrained on fewer training queries of each fold; {against}; Holm: "
             "for all sizes.",
         ),
     }
@@ -391,7 +391,7 @@ def curves_section(found: Findings, curves: LearningCurves) -> Section:
     text = (
         f"{said} Every method was trained again on {numbers} of the training queries of each fold, drawn at random, "
         "the smaller parts within the larger ones, with as small a share of the validation queries, 10 or more; its "
-        "parameters were chosen anew on these. With all training queries it is the comparison above. All are measured "
+        "parameters were chosen again on these. With all training queries it is the comparison above. All are measured "
         "on the whole test part. There is one draw of each size: a p counts the luck of the test queries, not that of "
         "the draw."
     )

@@ -160,7 +160,7 @@ def judged_candidates(
         skip_unknown: leave out judgments of documents that are not in the index instead of refusing them.
         smoothing: the parameters of BM25 and of the language models; None: k1 1.2, b 0.75, dirichlet 2000,
             jelinek_mercer 0.1, absolute_discount 0.7.
-        adapted: vectors of the collection's queries, a row each, to search by in the place of their own, as
+        adapted: vectors of the collection's queries, a row each, to search by instead of their own, as
             AdaptedVectors makes them; those of training queries by an adapter that was not trained on them.
         unmoved: the same before they were moved, with the shares of several embedders (`AdaptedVectors.with_shares`);
             None where there is one embedder.

@@ -1,1 +1,1 @@
-"""A fitted ranker behind HTTP: bounded, replaced without a pause, with a page to look at it."""
+"""Serve a fitted ranker over HTTP, with limits and an inspection page; models are replaced without downtime."""

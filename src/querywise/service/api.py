@@ -43,7 +43,7 @@ _ABOUT = "Ranks documents with a model that depends on the query. Every error ha
 
 
 class ApiError(Exception):
-    """A request that is refused: the HTTP status, a code for programs, a message for people, a place in the request."""
+    """A rejected request: its HTTP status, a code for programs, a message for people, and a location in the request."""
 
     def __init__(self, status: int, code: str, message: str, where: str | None = None) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class ApiError(Exception):
 
 
 class RequestDataError(DataError):
-    """Data in a request that the model cannot rank, and its place in the request."""
+    """Data in a request that the model cannot rank, and the location of the data in the request."""
 
     def __init__(self, message: str, where: str) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class RequestDataError(DataError):
 def json_response(
     content: msgspec.Struct | Mapping[str, Json], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A body of JSON as a response."""
+    """Return a response with a JSON body."""
     return Response(encode(content), status, headers, JSON)
 
 
@@ -124,14 +124,14 @@ class Api(FastAPI):
         add_error_handlers(self)
 
     def add_body_route(self, path: str, endpoint: Endpoint, description: JsonObject | None = None) -> None:
-        """Have bodies that are posted to a path answered by an endpoint."""
+        """Add an endpoint that answers the bodies posted to a path."""
         self.add_api_route(path, endpoint, methods=["POST"], openapi_extra=description, response_class=Response)
         route = self.routes[-1]
         assert isinstance(route, APIRoute)
         self._direct[path] = route
 
     def add_get_route(self, path: str, endpoint: Callable[..., Awaitable[Response]], response: type) -> None:
-        """Have a path answered by an endpoint that reads no body, with a response of this type."""
+        """Add an endpoint that reads no body and returns a response of this type."""
         description = self.describe(None, response)
         self.add_api_route(path, endpoint, methods=["GET"], openapi_extra=description, response_class=Response)
 

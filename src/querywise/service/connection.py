@@ -1,4 +1,4 @@
-"""Connections within bounds of bytes, time and number, whatever their clients send, or do not send, or do not read.
+"""Connections bounded in bytes, time and number, whatever their clients send, do not send, or do not read.
 
 HTTP itself is left to uvicorn's protocol, a class that its documentation does not describe and that changes between
 versions: pyproject.toml bounds them, and `make oldest` tests the oldest.
@@ -37,7 +37,7 @@ class Held(Protocol):
 
     @property
     def size(self) -> int:
-        """The bytes that it holds: of a body that is not complete, and of responses that its client has not read."""
+        """The bytes that it holds: of an incomplete body, and of responses that its client has not read."""
 
     def expire(self, now: float) -> None:
         """End it, if it has waited for too long."""
@@ -87,7 +87,7 @@ class Client:
 
 
 class Connections(ServerState):
-    """All connections: how many there may be, of all clients and of one, and which one ends when another needs room.
+    """All connections: limits on their number, in total and per client, and which one ends when another needs room.
 
     When there are too many, a new one takes the place of one that waits for a request: of the same client if that
     has its share, else of the client with the most connections. A connection whose request is complete is left alone.
@@ -125,7 +125,7 @@ class Connections(ServerState):
             largest.evict()
 
     def admit(self, connection: Held, address: str) -> Client:
-        """The client of a connection, which is one of its `waiting` ones; not, if all have a complete request each."""
+        """Return a connection's client, registered with it if there is room or a waiting connection can end."""
         client = self.clients.get(address) or Client(address, self)
         if len(client.held) >= self._most_of_one:
             full: Client | None = client
@@ -240,7 +240,7 @@ class Connection(HttpToolsProtocol):
             cycle.transport = _Answering(self)
 
     def _too_much(self, *, complete: bool = False) -> ApiError | None:
-        """What is too long or too many in a head; once it is complete, the body may have come with it."""
+        """Return what exceeds a limit in a head; once the head is complete, the body may have come with it."""
         if len(self.url) > URL_BYTES:
             return ApiError(414, "long_url", f"The URL is longer than {URL_BYTES} bytes. Send less in it.", "url")
         if len(self.headers) + self._trailers > HEADERS:
@@ -251,7 +251,7 @@ class Connection(HttpToolsProtocol):
         return ApiError(431, "long_head", message, "headers")
 
     def _misunderstood(self) -> ApiError | None:
-        """What a proxy in front could take for another request than it is here."""
+        """Return what a proxy in front could interpret as a different request."""
         for name, value in self.headers:
             if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
                 return ApiError(
@@ -263,7 +263,7 @@ class Connection(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header. One after the body, a trailer, is counted and thrown away: no proxy has looked at it."""
+        """Keep a header. A trailer, which comes after the body, is counted and discarded: no proxy has checked it."""
         if self._arriving is None:
             super().on_header(name, value)
         else:
@@ -304,7 +304,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def _discard(self, size: int) -> None:
-        """Throw away what arrived, and read no more for a moment: others want to be read too."""
+        """Discard what arrived, and pause reading for a moment, so that other connections are read too."""
         self._discarded += size
         if self._discarded > LINGER_BYTES:
             self.transport.abort()
@@ -339,11 +339,11 @@ class Connection(HttpToolsProtocol):
             self._client.wait(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP."""
+        """Reject what is not HTTP."""
         self._refuse(ApiError(400, "not_http", msg))
 
     def _refuse(self, error: ApiError) -> None:
-        """Say what is wrong, after the responses to earlier requests, and close."""
+        """Respond with the error, after the responses to earlier requests, and close."""
         self._deaf = True
         self._refusal = _response(error, self.server_state.default_headers)
         cut, self._arriving = self._arriving, None
@@ -415,7 +415,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _Answering(asyncio.Transport):
-    """The transport as a response sees it whose request is not complete: to close is to finish."""
+    """The transport for the response to an incomplete request: closing it finishes the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The judging page: judges with names walk through pairs of a query and a document, each in an order of their own.
+"""The judging page: named judges go through pairs of a query and a document, each in an order of their own.
 
 What a judge is shown of a pair is the query and the document. Which system found it is not known here; the grades of
 others are hidden until the judge has given one.
@@ -105,7 +105,7 @@ class Desk(Hosting):
         )
 
     def _agreement(self, first: str, second: str, grades: frozenset[tuple[Pair, int, int]]) -> schema.PairAgreement:
-        """Of two judges, by their grades of the same pairs."""
+        """Return the agreement of two judges on the pairs that both graded."""
         queries = len({pair[0] for pair, _, _ in grades})
         found = schema.PairAgreement(first, second, len(grades), queries, None, None)
         if queries < 2:
@@ -122,17 +122,17 @@ class Desk(Hosting):
 
 
 class DeskRoutes:
-    """What the judging page asks."""
+    """The routes of the judging page."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def state(self) -> Response:
-        """What there is to judge, and how far it is."""
+        """The pairs to judge, and the progress."""
         return json_response(await self._look(self._state))
 
     async def pair(self, judge: _Judge, place: _Place = None, after: _Place = None) -> Response:
-        """The pair at a place; or the first without a grade of this judge after one, or of all; the last if none is."""
+        """The pair at a place, or this judge's first ungraded pair, after a place or of all; else the last."""
         _require_name(judge)
         return json_response(await self._look(partial(self._at, judge, place, after)))
 
@@ -166,7 +166,7 @@ class DeskRoutes:
         return json_response(await self._keep(changed, asked.judge, pair))
 
     async def undo(self, request: Request) -> Response:
-        """Take the last grade back; the pair that it was of."""
+        """Withdraw the last grade; returns its pair."""
         asked = await self._read(_UNDO, request)
         undone: list[Pair] = []
 
@@ -180,11 +180,11 @@ class DeskRoutes:
         return json_response(await self._keep(last, asked.judge, undone))
 
     async def agreement(self) -> Response:
-        """How far every two judges agree."""
+        """The agreement of every two judges."""
         return json_response(await self._run(self._agreements))
 
     async def standing(self) -> Response:
-        """Where the systems of the draw stand; only where their runs are known."""
+        """The comparison of the draw's systems; only if their runs are known."""
         standing = self._desk.standing
         if standing is None:
             raise ApiError(404, "no_runs", "The service was started without the runs of the systems.")
@@ -284,7 +284,7 @@ class DeskRoutes:
     async def _keep(
         self, line: Callable[[JudgeLog], Line | None], judge: str, pair: Pair | list[Pair]
     ) -> schema.PairToJudge:
-        """Append what a function says of the log, and show the pair as it is then."""
+        """Append the line that a function makes of the log, and return the pair as it is then."""
         file = self._desk.file
 
         def job() -> schema.PairToJudge:
@@ -297,14 +297,14 @@ class DeskRoutes:
         return await self._run(lambda: self._desk.file.look(seen))
 
     async def _run(self, job: Callable[[], _Result]) -> _Result:
-        """Do what may wait for a disk, in a thread."""
+        """Run a job that may wait for a disk in a thread."""
         try:
             return await self._desk.judges.run(job)
         except ApiError as error:
             if error.code != "too_slow":
                 raise
             waited = f"{self._desk.limits.seconds:g} seconds"
-            message = f"Whether it was kept is not known: the disk did not answer within {waited}. Load the page anew."
+            message = f"The disk did not respond within {waited}; whether this was kept is unknown. Reload the page."
             raise ApiError(503, "outcome_unknown", message) from None
 
 
@@ -333,7 +333,7 @@ def _exported(of: str, found: JudgeLog) -> tuple[str, str]:
 
 
 def _notes(found: JudgeLog) -> str:
-    """A table for a spreadsheet, which is kept from taking a cell for a formula."""
+    """Return the notes as a table; a spreadsheet cannot mistake its cells for formulas."""
     out = io.StringIO()
     table = csv.writer(out)
     table.writerow(("query", "document", "judge", "grade", "note"))

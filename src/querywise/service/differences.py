@@ -28,18 +28,18 @@ _JOB_SECONDS = 0.5  # that a job of several queries takes, about: explanations w
 
 
 class Differences:
-    """Those of the model that is served: computed when they are first asked for, and kept until another is served."""
+    """The differences of the served model, computed on the first request and kept until the model is replaced."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._kept = PerModel(self._computed)
 
     async def current(self) -> DifferencesResponse:
-        """Those of the present model."""
+        """The differences of the current model."""
         return await self._kept.of(self._service.models.current)
 
     async def _computed(self, model: LoadedModel) -> DifferencesResponse:
-        """Some queries at a time, in the threads of explanations, so that no other request waits for all of them."""
+        """Compute some queries at a time, in the threads for explanations, so that other requests need not wait."""
         judged, found = self._service.lookup.judged, list[QueryDifference]()
         if judged is None:
             return DifferencesResponse(model.version, MEASURE, [], 0, [])
@@ -54,7 +54,7 @@ class Differences:
 
 
 def affordable(sizes: Ints, cost: QueryCost, seconds: float) -> Ints:
-    """The numbers of queries to compare, from all over the set: as many as are answered in so many seconds, about."""
+    """Return the queries to compare, spread over the whole set: about as many as can be answered in this time."""
     count = min(len(sizes), _MOST)
     if not cost.known:
         count = min(count, _UNKNOWN)
@@ -85,13 +85,13 @@ def differences(model: LoadedModel, judged: Judged) -> list[QueryDifference]:
 
 
 def _timed_differences(model: LoadedModel, judged: Judged) -> tuple[list[QueryDifference], float]:
-    """Those of some queries, and the seconds that they took."""
+    """Return the differences of some queries, and the seconds that they took."""
     begun = time.perf_counter()
     return differences(model, judged), time.perf_counter() - begun
 
 
 def _as_found(judged: Judged, ranks: Ints) -> RankedList:
-    """One query's documents by their ranks; 0 is not found."""
+    """Return one query's documents by their ranks; rank 0 means not found."""
     last = len(ranks) + 1
     [every] = ranked_lists(-np.where(ranks > 0, ranks, last).astype(np.float64), judged, _FLAVOUR)
     count = int(np.sum(ranks > 0))

@@ -1,4 +1,4 @@
-"""What a request brings: documents with ids and features, and queries with vectors, read once their length is known."""
+"""The data of a request: documents with ids and features, and queries with vectors, read once their length is known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from querywise.service.schema import Document, Documents, Numbers, Query, Table,
 
 
 class FeatureColumns(NamedTuple):
-    """What the features are called, in their order, and the column of each by its name.
+    """The names of the features, in order, and the column of each name.
 
     absent: what a feature is that a document does not have, by the model's policy for missing values.
     """
@@ -75,7 +75,7 @@ class FeatureColumns(NamedTuple):
         return table
 
     def _require_numbers(self, table: Floats, ids: Sequence[str], where: str) -> None:
-        """Refuse infinite values, and NaN where the model knows no missing ones."""
+        """Raise an error for infinite values, and for NaN if the model does not support missing values."""
         wrong = ~np.isfinite(table) if self.absent == 0 else np.isinf(table)
         if wrong.any():
             row, column = np.argwhere(wrong)[0].tolist()
@@ -86,7 +86,7 @@ class FeatureColumns(NamedTuple):
 
 
 def distinct_ids(documents: Documents, where: str) -> tuple[str, ...]:
-    """The ids of documents; refused if two have the same one."""
+    """Return the ids of documents. Raise an error if two have the same one."""
     packed = isinstance(documents, Table)
     ids = tuple(documents.ids if isinstance(documents, Table) else [document.id for document in documents])
     if len(set(ids)) != len(ids):
@@ -128,7 +128,7 @@ def _unknown(document: Document, name: str, features: FeatureColumns, where: str
 
 
 def _bytes(sent: Numbers, where: str) -> Bytes | bytes:
-    """The bytes of a table. What one pass does not read may be base64 with escapes, or is refused."""
+    """Return the bytes of a table. What one pass cannot read may be base64 with escapes; otherwise raise an error."""
     text = np.frombuffer(sent.base64, np.uint8)
     found = read_base64(text[1:-1]) if text[0] == ord('"') else None
     if found is not None:
@@ -149,7 +149,7 @@ def _values(document: Document, where: str) -> Any:
 
 
 def _repeated(ids: Sequence[str], where: str, inside: str) -> RequestDataError:
-    """The error for the first id that comes again; `where`: a document's place, `inside`: that of its id in it."""
+    """Return the error for the first repeated id; `where` is a document's location, `inside` that of its id in it."""
     seen: dict[str, int] = {}
     for place, name in enumerate(ids):
         if name in seen:
@@ -162,7 +162,7 @@ def _repeated(ids: Sequence[str], where: str, inside: str) -> RequestDataError:
 
 
 def check_vectors(queries: Sequence[Query], lengths: Collection[int], places: Sequence[str]) -> None:
-    """Refuse vectors that were sent to a model that looks at none, or at those of other lengths.
+    """Raise an error for vectors that the model does not use, or whose lengths differ from its own.
 
     lengths: those of the vectors that the model looks at.
     places: where each query is in the request.
@@ -182,7 +182,7 @@ def check_vectors(queries: Sequence[Query], lengths: Collection[int], places: Se
 
 
 def vector_table(queries: Sequence[Query], places: Sequence[str]) -> Floats:
-    """The vectors of the queries, zeros for one without; of no numbers if none has one."""
+    """Return the queries' vectors, zeros for a query without one; without columns if no query has one."""
     width = next((_length(query.vector) for query in queries if query.vector is not None), 0)
     table = np.zeros((len(queries), width))
     for row, query, where in zip(table, queries, places, strict=True):
@@ -217,7 +217,7 @@ def decoded(vector: Raw | list[float], where: str = "query") -> list[float]:
 
 
 def _length(vector: Raw | list[float]) -> int:
-    """How many numbers a vector has, or would have if it were one, without a look at each."""
+    """Return how many numbers a vector has, or would have if it were valid, without checking each."""
     if not isinstance(vector, Raw):
         return len(vector)
     return bytes(vector).count(b",") + 1
@@ -229,7 +229,7 @@ def places_of(queries: Sequence[Query]) -> list[str]:
 
 
 def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable:
-    """Texts, classes, columns and vectors of the queries. A vector that does not come is one that is not known."""
+    """Return the queries' texts, classes, columns and vectors; a vector that is not sent is unknown."""
     texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
     columns, vectors = [query.columns for query in queries], vector_table(queries, places_of(queries))
     if not any(columns) and not vectors.shape[1] and not any(each is not None for each in (*texts, *classes)):

@@ -1,4 +1,4 @@
-"""A search engine behind the service: the documents it finds for a query, with the features that it computes."""
+"""A search engine behind the service, which finds documents for a query and computes their features."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Gateway:
         self._threads = BoundedThreadPool(limits or Limits(), threads=_THREADS)
 
     def check(self, model: LoadedModel) -> None:
-        """Raise an error for a model that takes features which the engine does not compute."""
+        """Raise an error if the model needs features that the engine does not compute."""
         wanted, count = model.manifest.feature_names, model.manifest.feature_count
         lacking = next((each for each in wanted or () if each not in self.names), None)
         if lacking is None and (wanted is not None or count == len(self.names)):
@@ -60,7 +60,7 @@ class Gateway:
         )
 
     async def found(self, text: str, request: Request) -> list[EngineHit]:
-        """What the engine finds; an ApiError where it fails, whose reason is in this service's log alone."""
+        """Return the engine's hits. If it fails, raise ApiError; the reason is only in this service's log."""
         try:
             return await self._threads.run(lambda: self._search(text), request)
         except DataError as error:

@@ -1,4 +1,4 @@
-"""Checks that a request must pass: host, token and origin, the length of the body, its JSON, how many documents.
+"""Checks that a request must pass: host, token and origin, the length of the body, its JSON, its documents.
 
 Other web sites are kept out: requests name this server as host, and posts come from its own page, as JSON.
 """
@@ -112,13 +112,13 @@ class Guard:
 
 
 def _path_label(scope: Scope) -> str:
-    """The path of the route. All unknown paths are one label: else a client could create any number of them."""
+    """Return the path of the route. All unknown paths share a label: otherwise a client could create any number."""
     route = scope.get("route")
     return str(route.path) if route is not None else "other"
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """The body of a request; refused as soon as it is known to be too long, or arrives too slowly."""
+    """Return the body of a request. Raise an error as soon as it is too long, or arrives too slowly."""
     for name, value in request.scope["headers"]:
         if name == b"content-encoding" and value != b"identity":
             found = value.decode("latin-1")
@@ -150,20 +150,20 @@ def _too_long(limits: Limits) -> ApiError:
 
 
 def check_values(body: bytes, limits: Limits) -> None:
-    """Refuse a body of many more values than its documents have, before each is made an object, which blocks all."""
+    """Reject a body with far more values than its documents have, before parsing it, which blocks all requests."""
     most = _FEW_VALUES + _VALUES * limits.documents
     if body.count(b",") > most:
         raise ApiError(413, "too_many_values", f"The body has more than {most} values. Send fewer runs or documents.")
 
 
 def check_queries(body: bytes, limits: Limits) -> None:
-    """Refuse a batch of more queries than are allowed before each is made an object, which blocks all."""
+    """Reject a batch with more queries than are allowed, before parsing it, which blocks all requests."""
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # said when it is decoded
         check_counts(limits, documents=0, features=0, queries=len(_UNREAD.decode(body).requests))
 
 
 def decode(decoder: msgspec.json.Decoder[_Result], body: bytes) -> _Result:
-    """The body as an object; refused with what is wrong and where."""
+    """Return the body as an object. Raise an error that says what is wrong and where."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -191,7 +191,7 @@ def decode_documents(
 
 
 def check_counts(limits: Limits, *, documents: int, features: int, queries: int = 1) -> None:
-    """Refuse more queries or documents than the limits allow, or a larger table of features of all documents.
+    """Raise an error for more queries or documents, or a larger table of features, than the limits allow.
 
     A document whose features are given by name has a whole row of the table, however few of them are given.
     """
@@ -233,7 +233,7 @@ class Head:
 
     @classmethod
     def of(cls, headers: Iterable[tuple[bytes, bytes]]) -> Self:
-        """Of all headers of a request."""
+        """Return the head of a request, given all of its headers."""
         head, seen = cls(), set[bytes]()
         for name, value in headers:
             if name == b"host":
@@ -288,7 +288,7 @@ class Hosts:
         return None
 
     def has(self, name: str) -> bool:
-        """Whether a name or an address is of this server."""
+        """Whether a name or an address belongs to this server."""
         if name in self._names:
             return True
         given = _address(name)
@@ -297,12 +297,12 @@ class Hosts:
         )
 
     def told(self, name: str) -> bool:
-        """Whether a name is one of those that the server was told."""
+        """Whether the user gave the server this name."""
         return name in self._told
 
 
 def repeated_problem(head: Head) -> ApiError | None:
-    """Why a request could mean one thing here and another to a proxy: a header that says who asks, and what, twice."""
+    """Return why a proxy could read a request differently: a repeated header about its sender or its content."""
     if not head.repeated:
         return None
     return ApiError(
@@ -311,7 +311,7 @@ def repeated_problem(head: Head) -> ApiError | None:
 
 
 def other_host(url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> ApiError | None:
-    """Why a URL with a host in it is not for the host that the header names, which is checked later."""
+    """Return why the host in a URL is not the one that the header names, which is checked later."""
     place = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
     if url.startswith(b"/") or not place or _plain(place) == _plain(Head.of(headers).host):
         return None
@@ -319,7 +319,7 @@ def other_host(url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> ApiError |
 
 
 def post_problem(head: Head, hosts: Hosts | None) -> ApiError | None:
-    """Why a request with a body may be the work of another web site."""
+    """Return why a request with a body may have been sent by another web site."""
     if head.origin:
         place = _plain(head.origin.partition(b"://")[2])
         name = host_name(place)

@@ -42,7 +42,7 @@ _Result = TypeVar("_Result")
 
 
 class _State(NamedTuple):
-    """What is another once a file has been replaced or written to."""
+    """The state of a file, which changes once it is replaced or written to."""
 
     inode: int
     changed: int
@@ -82,12 +82,12 @@ class JudgementFile:
 
     @staticmethod
     def opened(path: Path, token: str | None, *, usual: int = 0) -> JudgementFile:
-        """The file of a service with this token; refused if it has none, or if the file cannot be used."""
+        """Return the file of a service with this token. Raise DataError without a token, or if the file is unusable."""
         require_token(path, token)
         return JudgementFile(path, usual=usual)
 
     def of(self, query: str) -> dict[str, int]:
-        """The grades of a query's documents, as they are in the file; as they were last if it cannot be read now."""
+        """Return the grades of a query's documents in the file, or those read last if it cannot be read now."""
         if self._changing.acquire(blocking=False):  # nobody who looks waits for one who writes
             try:
                 with contextlib.suppress(DataError, OSError):
@@ -97,7 +97,7 @@ class JudgementFile:
         return dict(self._grades.get(query, {}))
 
     def judge(self, query: KnownQuery, document: str, grade: int | None) -> int:
-        """Keep a grade, which takes the place of the one before; None removes it. How many grades there are now."""
+        """Keep a grade, which replaces an earlier one; None removes it. Return the number of grades."""
         for name in (query.id, document):
             if not name or re.search(r"\s", name) or not name.isprintable():
                 raise ApiError(
@@ -135,7 +135,7 @@ class JudgementFile:
         return _state(self.path), _state(self.log), _state(self.texts)
 
     def _read(self) -> None:
-        """Read the files if they are others than when they were last read or written."""
+        """Read the files if they have changed since they were last read or written."""
         now, before = self._states(), self._read_at
         if now == before:
             return
@@ -284,7 +284,7 @@ class JudgesFile:
             self._end, self._lines, self._read_at = self._end + len(content), self._lines + 1, _state(self.log)
 
     def _read(self) -> None:
-        """Take up what others have appended; read all of it again if the log was replaced."""
+        """Read what others have appended; read the whole log again if it was replaced."""
         now = _state(self.log)
         if now == self._read_at:
             return
@@ -308,7 +308,7 @@ def require_token(path: Path, token: str | None) -> None:
 
 
 def check_files(path: Path, *beside: Path) -> None:
-    """Refuse files that cannot be written, before anything is served."""
+    """Raise DataError for files that cannot be written, before anything is served."""
     if path.suffix in _PACKED:
         raise DataError(f"{path}: judgments are written as plain text; name a file without {path.suffix}.")
     for each in (path, *beside):
@@ -321,7 +321,7 @@ def check_files(path: Path, *beside: Path) -> None:
 
 @contextlib.contextmanager
 def held(path: Path, changing: threading.Lock) -> Iterator[None]:
-    """Keep other threads from a file; refused if one takes long, or if the file cannot be read or written."""
+    """Lock a file against other threads. Raise an error if one takes long, or the file cannot be read or written."""
     if not changing.acquire(timeout=LOCK_SECONDS):
         raise ApiError(503, "locked", f"{path}: somebody else is writing to it. Try again in a moment.")
     try:
@@ -334,7 +334,7 @@ def held(path: Path, changing: threading.Lock) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(path: Path, changing: threading.Lock) -> Iterator[None]:
-    """Keep others from writing, in this process and elsewhere; refused if somebody else takes long."""
+    """Lock a file against other writers, in this process and elsewhere. Raise an error if one of them takes long."""
     said = f"{path}: somebody else is writing to it"
     with contextlib.ExitStack() as kept:
         if not changing.acquire(timeout=LOCK_SECONDS):
@@ -352,12 +352,12 @@ def alone(path: Path, changing: threading.Lock) -> Iterator[None]:
 
 
 def id_of_text(text: str) -> str:
-    """The id of a query that nobody has given one: of the same words, in any case, it is the same."""
+    """Return the id of a query that has none; queries with the same words, in any case, have the same id."""
     return f"text-{hashlib.sha256(plain(text).encode(errors='surrogatepass')).hexdigest()[:12]}"
 
 
 def plain(text: str) -> str:
-    """A query's text as it is compared with others.
+    """Return a query's text in the form in which texts are compared.
 
     >>> plain(" Free a  DISK ")
     'free a disk'
@@ -366,7 +366,7 @@ def plain(text: str) -> str:
 
 
 def _put(grades: dict[str, dict[str, int]], query: str, document: str, grade: int | None) -> int:
-    """Change a grade, and tell by how many bytes their file grows.
+    """Change a grade, and return by how many bytes the file grows.
 
     The grades of the query are another dictionary then: others may be reading the one before.
     """
@@ -394,12 +394,12 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 def _grown(before: _State | None, now: _State | None) -> bool:
-    """Whether a log is what it was, with more lines perhaps."""
+    """Whether a log is the same as before, perhaps with more lines."""
     return before is None or (now is not None and before.inode == now.inode and before.size <= now.size)
 
 
 def _state(path: Path) -> _State | None:
-    """None where there is no file; refused if it is something else, such as a pipe, which nobody should wait for."""
+    """Return a file's state; None if it does not exist. Raise an error for a pipe or the like, which could block."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Limits on requests, and what keeps to them: threads with a bounded queue, turns in the event loop, estimated costs.
+"""Limits on requests, enforced by threads with a bounded queue, turns in the event loop, and estimated costs.
 
 Requests that cannot be answered in time are refused before they are begun.
 """
@@ -124,7 +124,7 @@ class BoundedThreadPool:
             self._unfinished -= 1
 
     def _replace(self, more: int) -> None:
-        """Have threads in the stead of those that are held up, of which there are so many more."""
+        """Replace stuck threads; `more` is how many more there are."""
         with self._counting:
             self._overdue += more
             self._pool.resize(self._threads + min(self._overdue, _REPLACED))
@@ -148,7 +148,7 @@ class _Waiting(NamedTuple):
 
 
 class Turns:
-    """Who may work in the event loop now. One request takes milliseconds; hundreds at once would hold all others up.
+    """Turns in the event loop. One request takes milliseconds; hundreds at once would delay all others.
 
     In a turn of the loop so much is done as takes a few milliseconds. The rest waits, and of that one request is let in
     at each turn, of one client after the other. Only the event loop calls this, so that it needs no lock.
@@ -163,7 +163,7 @@ class Turns:
         self._bytes: dict[str, int] = {}  # that wait, by client
 
     async def take(self, request: Request, size: int) -> None:
-        """Return when a request whose body has so many bytes may work; an ApiError (503) if it cannot be soon."""
+        """Return when a request whose body has this many bytes may run. Raise ApiError (503) if it waits too long."""
         loop, now = asyncio.get_running_loop(), time.perf_counter()
         if self._begun is None:
             self._begun = now
@@ -206,7 +206,7 @@ def _busy() -> ApiError:
 
 
 class Hosting:
-    """A service that a server runs and a guard stands before.
+    """A service that runs in a server, behind a guard.
 
     limits: on requests. token: what they must carry, if there is one.
     """
@@ -242,7 +242,7 @@ class QueryCost:
 
     @staticmethod
     def measured(seconds: Rehearsal, power: Callable[[], int]) -> QueryCost:
-        """By rehearsals; `seconds` takes queries, documents of each, and repetitions, and returns the shortest time.
+        """Measure costs by rehearsals; `seconds` takes queries, documents of each and repetitions, and gives the time.
 
         A rehearsal that would take too long, or too much memory, is left out: a longer list is taken to cost by the
         power, and a query in a batch as much as alone.
@@ -269,7 +269,7 @@ class QueryCost:
         return math.isfinite(self.alone[USUAL]) and self.alone[0] > 0
 
     def seconds(self, sizes: Sequence[int]) -> float:
-        """The estimate for a request whose queries have so many documents each."""
+        """Return the estimate for a request whose queries have this many documents each."""
         if len(sizes) == 1:
             return self._at(self.alone, sizes[0])
         each = (self.few if len(sizes) < BATCHES[-1] else None) or self.together or self.alone
@@ -288,7 +288,7 @@ class QueryCost:
         return known[last - 1] * math.pow(known[last] / known[last - 1], share)
 
     def most(self, seconds: float) -> int:
-        """About how many documents of one query can be ranked in so many seconds."""
+        """Return about how many documents of one query can be ranked in this many seconds."""
         low, high = 1, 2
         while self.seconds([high]) <= seconds:
             low, high = high, 2 * high
@@ -299,7 +299,7 @@ class QueryCost:
 
 
 def _in_a_batch(seconds: Rehearsal, size: int, alone: float) -> tuple[float, float]:
-    """The seconds for each query of a small batch and of a large one, as far as they can be rehearsed."""
+    """Return the seconds per query of a small and of a large batch, as far as they can be rehearsed."""
     found = [alone]
     for queries in BATCHES:
         each = seconds(queries, size, 2) / queries if queries * found[-1] <= SLOW_SECONDS else math.inf
@@ -308,7 +308,7 @@ def _in_a_batch(seconds: Rehearsal, size: int, alone: float) -> tuple[float, flo
 
 
 def check_cost(cost: QueryCost, limits: Limits, sizes: Sequence[int]) -> None:
-    """Refuse queries of so many documents each if ranking them would surely take longer than is allowed."""
+    """Raise an error if ranking queries with this many documents each would surely take longer than is allowed."""
     needed = cost.seconds(sizes) if cost.known else 0.0
     if needed <= _MARGIN * limits.seconds:
         return

@@ -1,4 +1,4 @@
-"""The model of a folder, loaded anew when that changes, and requests turned into what it ranks. No HTTP is here."""
+"""The model of a folder, reloaded when the folder changes, and the conversion of requests for it. It has no HTTP."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class LoadedModel:
         return max(filter(math.isfinite, found), default=math.inf)
 
     def _is_large(self, rows: int) -> bool:
-        """Whether a table of so many documents is not made for a rehearsal: a small file can name many features."""
+        """Whether a table of this many documents is too large for a rehearsal: a small file can name many features."""
         return 8 * rows * self.manifest.feature_count > _REHEARSED_BYTES
 
     def _random_features(self, rows: int) -> Floats:
@@ -152,7 +152,7 @@ class LoadedModel:
         return list(probes[0]) if len(probes) == 1 else queries_of([np.array([each]) for each in probes])[0].tolist()
 
     def _power(self) -> int:
-        """With which power of the number of documents the time grows."""
+        """Return the power of the number of documents with which the time grows."""
         return self.ranker.answer(nobody(self.ranker.feature_count_, self.ranker.feature_names_)).highest_power
 
     def settings(self) -> list[ModelSetting]:
@@ -165,7 +165,7 @@ class LoadedModel:
             return []
 
     def is_quick(self, sizes: Sequence[int]) -> bool:
-        """Whether queries of so many documents each may be ranked in the event loop."""
+        """Whether queries with this many documents each may be ranked in the event loop."""
         return self.quick and sum(sizes) <= _QUICK_DOCUMENTS and self.cost.seconds(sizes) <= _LONGEST_SECONDS
 
     def is_long(self, sizes: Sequence[int]) -> bool:
@@ -207,7 +207,7 @@ class LoadedModel:
         )
 
     def check_queries(self, queries: Sequence[Query]) -> None:
-        """Refuse columns and vectors that the model does not look at, before anything is made of them."""
+        """Raise an error for columns and vectors that the model does not use, before they are converted."""
         places = places_of(queries)
         check_vectors(queries, self.vector_lengths, places)
         for query, place in zip(queries, places, strict=True):
@@ -296,7 +296,7 @@ def _documents(names: Sequence[str], rows: Ints, scores: Floats) -> list[RankedD
 
 
 def _best_time(work: Callable[[], object], times: int) -> float:
-    """The seconds of some work at its quickest; infinite where it refuses what it is given."""
+    """Return the shortest time of a job; infinite if it rejects its data."""
     best = math.inf
     for number in range(times):
         begun = time.perf_counter()
@@ -315,7 +315,7 @@ def _best_time(work: Callable[[], object], times: int) -> float:
 
 
 def _require_vectors(answer: Answer) -> None:
-    """Refuse queries without a vector where it decides and no training query is measured to: nothing falls back."""
+    """Reject queries without a vector if the model needs it and has no distance by which it could back off."""
     table = answer.seen.queries
     if table is None or table.vectors is None or table.vectors.shape[1]:
         return
@@ -358,7 +358,7 @@ class ModelFolder:
         return "replaced"
 
     def _read_state(self) -> tuple[tuple[str, int, int, int], ...]:
-        """Name, time, size and inode of every file that is no writer's own: what changes when a file does, unread."""
+        """Return the name, time, size and inode of every file but temporary ones: they change when a file does."""
         try:
             entries = sorted(self.folder.iterdir())
             found = [(each.name, _stat(each)) for each in entries if not each.name.startswith(".")]
@@ -368,7 +368,7 @@ class ModelFolder:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Of a file, or, where a link leads nowhere, of the link."""
+    """Return the status of a file, or of a link that leads nowhere."""
     try:
         return path.stat()
     except OSError:
@@ -376,7 +376,7 @@ def _stat(path: Path) -> os.stat_result:
 
 
 class PerModel(Generic[_Made]):
-    """What is made of the model that is served: when it is first asked for, and kept until another is served.
+    """A value derived from the served model, made on the first request and kept until the model is replaced.
 
     Whoever asks while it is made waits for the same; after an error it is made again.
     """
@@ -387,7 +387,7 @@ class PerModel(Generic[_Made]):
         self._task: asyncio.Task[_Made] | None = None
 
     async def of(self, model: LoadedModel) -> _Made:
-        """That of the present model."""
+        """Return the value of the current model."""
         task = self._task
         failed = task is not None and task.done() and (task.cancelled() or task.exception() is not None)
         if task is None or failed or self._version != model.version:
@@ -417,7 +417,7 @@ def routed(model: LoadedModel, request: RouteRequest, features: Floats | None = 
 
 
 def _check_given(itself: Answer, request: RouteRequest) -> None:
-    """Refuse a query without something that routing depends on; one of a known class needs nothing else."""
+    """Raise an error if a query lacks something that routing depends on; a known class needs nothing else."""
     if itself.place is None:
         return
     by, query = itself.place.by(), request.query

@@ -1,4 +1,4 @@
-"""What the service can look up: documents in an index, their first-stage orders, judged and training queries.
+"""Lookups of the service: documents in an index, their first-stage orders, judged and training queries.
 
 Vectors of queries' texts are made in threads of their own: an embedder that fails does not stop ranking.
 """
@@ -81,7 +81,7 @@ class FoundDocuments(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """What is loaded beside the model, each part optional.
+    """The data loaded in addition to the model; each part is optional.
 
     index: documents to search.
     judged: queries with judged documents.
@@ -117,7 +117,7 @@ class Lookup:
         self._rehearse(model)
 
     def _rehearse(self, model: LoadedModel) -> None:
-        """Search by words and answer a judged query, so that nobody waits until what that needs is compiled.
+        """Search by words and answer a judged query once, so that no request waits for compilation.
 
         The model's own rehearsal ranks random documents, which are far from all training queries.
         """
@@ -128,7 +128,7 @@ class Lookup:
                 model.answer(self.judged.candidates.select([0]))
 
     def _check_embedder(self, model: LoadedModel) -> None:
-        """Refuse an index whose vectors another embedder made than the model's, or that alone names its embedder.
+        """Reject an index whose embedder differs from the model's, or whose embedder only the index names.
 
         None is started for it.
         """
@@ -163,7 +163,7 @@ class Lookup:
         return candidates_for(self.index, table, top=found, vector_top=depths.vector_top, **moved)
 
     def size_of(self, query: Query, top: int | None) -> int:
-        """About how many documents `candidates` finds: those of a judged query, or as many as are searched for."""
+        """Return about how many documents `candidates` finds: those of a judged query, or as many as are requested."""
         if query.text is None and self.judged is not None and query.id in self._judged_places:
             return int(self.judged.candidates.sizes[self._judged_places[query.id]])
         return TOP if top is None else top
@@ -175,7 +175,7 @@ class Lookup:
         return np.array([self.embedded(query.text or "")]) if self.needs_vector(query) else None
 
     def needs_vector(self, query: Query) -> bool:
-        """Whether a query that is searched for has to be embedded; refused where nobody has said by what."""
+        """Whether a search query has to be embedded. Raise an error if no embedder is named."""
         needed = query.vector is None and query.text is not None and self.index is not None and has_vectors(self.index)
         if needed and self.index is not None:
             embedder_names(self.index, self.embed)
@@ -193,7 +193,7 @@ class Lookup:
 
     @cached_property
     def _embedders(self) -> QueryEmbedders:
-        """What embeds queries, started when the first one is asked."""
+        """The embedders of queries, started on the first request."""
         assert self.index is not None
         return query_embedders(self.index, self.embed, most=_KEPT)
 
@@ -294,7 +294,7 @@ class Lookup:
         return KnownQuery(id_of_text(text), " ".join(text.split())) if known is None else self.query(known)
 
     def require_document(self, query_id: str, document: str) -> None:
-        """Refuse a document that is neither in the index nor one of the judged query's."""
+        """Raise an error for a document that is neither in the index nor a candidate of the judged query."""
         if any(each is not None and each.place_of(document) is not None for each in (self.index, self.judged_index)):
             return
         place, judged = self._judged_places.get(query_id), self.judged
@@ -376,7 +376,7 @@ def first_stage_ranks(candidates: Candidates, names: tuple[str, ...] | None = No
 
 
 def weights_of_runs(answer: Answer) -> list[RunWeight]:
-    """How much each run counts for the first query of an answer, and for all queries; none if the model weighs none."""
+    """Return the weight of each run for an answer's first query and for all queries; none if runs have no weights."""
     runs = answer.runs
     if runs is None:
         return []
@@ -396,7 +396,7 @@ def _found(scores: Floats) -> Ints:
 
 
 class Circuit:
-    """Leaves an embedder alone that has failed several times in a row; after a pause, one request tries it again.
+    """A circuit breaker: an embedder that failed several times in a row is not called until one request tries it again.
 
     So is one that fails every other time: each failure may keep a search waiting for half of its time.
 
@@ -413,7 +413,7 @@ class Circuit:
         self._until = 0.0
 
     def allows(self) -> bool:
-        """Whether to ask the embedder now. Who is allowed to while the circuit is open is the one trial."""
+        """Whether to call the embedder now. While the circuit is open, one trial request is allowed."""
         if self.is_open and self._clock() < self._until:
             return False
         self._until = self._clock() + self.pause
@@ -428,7 +428,7 @@ class Circuit:
             self._last.clear()
 
     def failed(self) -> None:
-        """It did not, or not with the vector of a query."""
+        """The embedder failed, or did not return a query's vector."""
         self._failed += 1
         self._last.append(True)
         often = len(self._last) == self._last.maxlen and 2 * sum(self._last) >= len(self._last)

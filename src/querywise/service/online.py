@@ -1,4 +1,4 @@
-"""Two models before users: what is interleaved and logged, the clicks that come back, and what the log says so far."""
+"""Two models in an online experiment: interleaved rankings, logged clicks, and the verdict of the log so far."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _MOST_KINDS = 12  # of queries, which the page shows
 
 
 class Told(NamedTuple):
-    """What `querywise online` says of a log, or the problem that it has with it, and when that was."""
+    """The verdict of `querywise online` on a log, or its error, and the time."""
 
     verdict: JsonObject | None
     problem: str | None
@@ -60,7 +60,7 @@ class Told(NamedTuple):
 
 
 class Experiment:
-    """The verdict on a log. It is read by a process of its own: reading millions of lines holds nobody up here."""
+    """The verdict on a log, which a separate process reads: millions of lines do not delay requests."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -69,7 +69,7 @@ class Experiment:
         self._reading: asyncio.Task[None] | None = None
 
     async def told(self, seconds: float) -> Told | None:
-        """The verdict of this moment; where reading takes longer than that, the one before, or None."""
+        """Return the current verdict; if reading takes too long, the previous one, or None."""
         age = None if self._told is None else time.monotonic() - self._told.when
         if self._reading is None or (self._reading.done() and (age is None or age > max(_FRESH_SECONDS, self._took))):
             self._reading = asyncio.create_task(self._read())
@@ -114,12 +114,12 @@ class LastHour:
         self._before.append(dict(totals))
 
     def of(self, totals: Mapping[str, int]) -> dict[str, int]:
-        """How much was counted since the oldest that is remembered."""
+        """Return how much was counted since the oldest remembered minute."""
         return {name: count - self._before[0].get(name, 0) for name, count in totals.items()}
 
 
 class Online:
-    """What is interleaved and logged.
+    """Interleaving and the log of an experiment.
 
     log: where impressions and clicks go. against: the model that the one served is compared with; None: only rankings
     that are sent are interleaved. share: of the queries, to be interleaved; from 0 to 1.
@@ -140,13 +140,13 @@ class Online:
 
     @staticmethod
     def opened(log: Path, against: Path | None, share: float) -> Online:
-        """The experiment of a service; refused if its log or its other model cannot be used."""
+        """Return the experiment of a service. Raise an error if its log or its other model cannot be used."""
         made = Online(EventLog(log), share=share)
         made.against = None if against is None else ModelFolder(against)
         return made
 
     def require_alike(self, model: LoadedModel) -> None:
-        """Refuse two models that do not take the same features."""
+        """Raise an error if two models do not have the same features."""
         if self.against is not None and not self._are_alike(model, self.against.current):
             raise DataError(
                 f"against={str(self.against.folder)!r}: the features of this model are not those of the model that it "
@@ -165,7 +165,7 @@ class Online:
         return self._compared[2]
 
     def other(self, model: LoadedModel, query: Query, session: str | None) -> LoadedModel | None:
-        """The model that an answer is interleaved with; None where the query is answered by the one served alone."""
+        """Return the model to interleave with; None if only the served model answers the query."""
         if self.against is None:
             return None
         other = self.against.current
@@ -182,7 +182,7 @@ class Online:
     def ranked(
         self, model: LoadedModel, other: LoadedModel, asked: RankRequest, features: Floats | None
     ) -> tuple[list[RankResponse], list[Answer]]:
-        """The answers of two models, interleaved; of the first alone, without an impression, if the other fails."""
+        """Return two models' interleaved answers; the first's alone, without an impression, if the other fails."""
         candidates = model.candidates([asked], features)
         answer, scores = model.answer(candidates)
         show = len(scores) if asked.top is None else asked.top
@@ -292,7 +292,7 @@ class Online:
             raise ApiError(503, "outcome_unknown", message) from None
 
     def totals(self) -> dict[str, int]:
-        """What was counted since the start."""
+        """Return the counts since the start."""
         return {
             **{name: self.answers[name] for name in _OUTCOMES},
             **{name: self.events[name] for name in _EVENT_OUTCOMES},
@@ -314,7 +314,7 @@ class Online:
 
 
 def _names(model: LoadedModel, other: LoadedModel) -> tuple[str, str]:
-    """What two models are called in ids: by their versions; the same model twice has two names."""
+    """Return the names of two models in ids: their versions; the same model twice has two names."""
     return model.version, other.version if other.version != model.version else f"{other.version}-2"
 
 

@@ -99,7 +99,7 @@ def add_routes(app: Api, service: Service) -> None:
 
 
 class Read(NamedTuple, Generic[_Asking]):
-    """What a request asks, the features of its documents where they are read already, its model.
+    """A request, the features of its documents if they are already read, and its model.
 
     large: whether reading it keeps the event loop too long.
     """
@@ -119,7 +119,7 @@ class RankRoutes(_Routes):
     """Documents that are sent with the request: ranking and explaining them."""
 
     async def rank(self, request: Request) -> Response:
-        """Rank the documents of one query; interleaved with the answer of another model where two are compared."""
+        """Rank the documents of one query; interleaved with another model's ranking if two models are compared."""
         async with self._read(_RANK, request) as read:
             answer, behind = await self.ranked(read, request)
         self._service.observe(behind)
@@ -153,7 +153,7 @@ class RankRoutes(_Routes):
     async def weights(self, request: Request) -> Response:
         """The weight of each first-stage run for a query, by name; none is negative, and they sum to 1.
 
-        Only of a model that weighs runs, as `querywise fuse` writes it.
+        Only for a model with weights of runs, as `querywise fuse` writes it.
         """
         service = self._service
         async with self._read(_WEIGHTS, request) as (asked, _, model, large):
@@ -164,9 +164,9 @@ class RankRoutes(_Routes):
         return json_response(found)
 
     async def route(self, request: Request) -> Response:
-        """The name in an engine of the model that answers a query, for an application that asks the engine itself.
+        """The engine's name of the model that ranks a query, for an application that calls the engine itself.
 
-        Only of a model that was exported for an engine.
+        Only for a model that was exported for an engine.
         """
         service = self._service
         async with self._read(_ROUTE, request) as (asked, features, model, large):
@@ -177,8 +177,8 @@ class RankRoutes(_Routes):
     async def explain(self, request: Request) -> Response:
         """What is particular to a query, or why one document is above another; the parts add up exactly.
 
-        `known` are the words and classes of the neighbors, in their order. `without_vectors` is there, and true, where
-        documents were searched for and the embedder did not make the query's vector.
+        `known` are the words and classes of the neighbors, in their order. `without_vectors` is present, and true, if
+        documents were searched for and the embedder returned no vector for the query.
         """
         async with self._read(_EXPLAIN, request) as read:
             return json_response(await self._explained(read, request))
@@ -215,7 +215,7 @@ class RankRoutes(_Routes):
 
     @contextlib.asynccontextmanager
     async def _read(self, decoder: msgspec.json.Decoder[_Asking], request: Request) -> AsyncIterator[Read[_Asking]]:
-        """The body, for the model of this moment. A large one is decoded in a thread, as is what belongs to it."""
+        """Return the body, read for the current model. A large one is decoded in a thread, with what belongs to it."""
         body = await read_body(request, self._service.limits)
         size = len(body)
         large = size > _LARGE_BODY
@@ -240,7 +240,7 @@ class RankRoutes(_Routes):
         return decode_documents(decoder, body, model.features)
 
     def _checked(self, asked: schema.WithDocuments, models: Sequence[LoadedModel], large: bool) -> Pace:
-        """Where the request is to be answered; refused if it has too many documents, or costs too much."""
+        """Return where to answer the request. Raise an error if it has too many documents, or costs too much."""
         queries = [each.query for each in asked.requests] if isinstance(asked, schema.BatchRequest) else [asked.query]
         pace = _pace(models, self._service.limits, schema.sizes(asked), large or _have_long_texts(queries))
         return "long" if sum(len(query.text or "") for query in queries) > _MANY_LETTERS else pace
@@ -251,7 +251,7 @@ def _have_long_texts(queries: Sequence[schema.Query]) -> bool:
 
 
 def _pace(models: Sequence[LoadedModel], limits: Limits, sizes: list[int], large: bool) -> Pace:
-    """Where models are to rank queries of so many documents each. A large request keeps the event loop too long."""
+    """Return where to rank queries with this many documents each. A large request would block the event loop."""
     for model in models:
         check_counts(limits, documents=sum(sizes), features=len(model.features.names), queries=len(sizes))
         check_cost(model.cost, limits, sizes)
@@ -357,7 +357,7 @@ class LookupRoutes(_Routes):
         return json_response(await service.threads.run(job, request))
 
     def _judging(self, qid: str | None, q: str | None, documents: list[schema.FoundDocument]) -> schema.Judging | None:
-        """The grades that the documents were given on the page, where they can be given any."""
+        """Return the grades given to the documents on the page, if they can be judged."""
         if self._service.judging is None or not documents:
             return None
         query = self._service.lookup.to_judge(qid, q).id
@@ -375,9 +375,9 @@ class LookupRoutes(_Routes):
         return json_response(schema.QueriesResponse(found))
 
     async def differences(self) -> Response:
-        """What the model gains and loses on judged queries, by NDCG@10, beside the orders it is compared with.
+        """The model's gains and losses on judged queries, by NDCG@10, against the orders it is compared with.
 
-        Computed when it is first asked for, and kept until the model is replaced.
+        Computed on the first request, and kept until the model is replaced.
         """
         return json_response(await self._differences.current())
 
@@ -414,7 +414,7 @@ class JudgeRoutes(_Routes):
 
 
 class OnlineRoutes(_Routes):
-    """Rankings before users: interleaved, and what users did with them."""
+    """Interleaved rankings, and users' actions on them."""
 
     def _online(self) -> Online:
         if self._service.online is None:
@@ -425,7 +425,7 @@ class OnlineRoutes(_Routes):
     async def interleave(self, request: Request) -> Response:
         """One list of two to five rankings of any engines, by team-draft; only where the service has `--log FOLDER`.
 
-        Drawn by chance, or with a `session` from that and the query, so that a repeat gives the same list.
+        Drawn at random or, with a `session`, from the session and the query, so that a repeat gives the same list.
         """
         online = self._online()
         asked = decode(_INTERLEAVE, await read_body(request, self._service.limits))
@@ -440,7 +440,7 @@ class OnlineRoutes(_Routes):
         return json_response(await online.keep(decode(_EVENTS, await read_body(request, short)), limits))
 
     async def experiment(self) -> Response:
-        """What the log says so far, as often as you like, and what was counted in the last hour."""
+        """The verdict of the log so far, as often as you like, and the counts of the last hour."""
         online, service = self._online(), self._service
         told = await online.experiment.told(min(service.limits.seconds, _VERDICT_SECONDS))
         return json_response(
@@ -475,7 +475,7 @@ class GatewayRoutes(_Routes):
     ) -> Response:
         """Have the search engine find documents, and rank them; only where the service is a gateway to an engine.
 
-        Where the model cannot rank them they are in the engine's own order, and `note` says why.
+        If the model cannot rank them, they are in the engine's own order, and `note` says why.
         """
         gateway, model = self._service.gateway, self._service.models.current
         if gateway is None:
@@ -511,7 +511,7 @@ class StatusRoutes(_Routes):
         self._told = PerModel(lambda model: service.readers.run(partial(self._about, model)))
 
     async def model(self, request: Request) -> Response:
-        """What is being served."""
+        """The model that is served."""
         content = await self._told.of(self._service.models.current)
         await self._service.turns.take(request, 0)
         return Response(content, media_type=JSON)
@@ -540,11 +540,11 @@ class StatusRoutes(_Routes):
         )
 
     async def healthz(self) -> dict[str, str]:
-        """Whether the process answers. `embedder` is `failing`, and else not there, while it is left alone."""
+        """Whether the process answers. `embedder` is `failing` while it is not called, and absent otherwise."""
         return {"status": "alive", **({"embedder": "failing"} if self._service.vectors.circuit.is_open else {})}
 
     async def readyz(self) -> Response:
-        """Whether it should be sent requests; 503 while it shuts down."""
+        """Whether the service should receive requests; 503 while it shuts down."""
         service = self._service
         state = {"status": "draining" if service.draining else "ready", "model": service.models.current.version}
         if service.models.problem is not None:

@@ -44,7 +44,7 @@ Ranking = Annotated[list[Annotated[str, Meta(min_length=1, max_length=1000)]], M
 
 
 class Query(Struct, forbid_unknown_fields=True):
-    """Who is asking, and what is known of the query beside its documents; `columns` are those the model looks at."""
+    """A query: who is asking, and what is known of it besides its documents; `columns` are those the model uses."""
 
     id: Annotated[str, Meta(max_length=1000)] = ""
     text: Annotated[str, Meta(max_length=10_000)] | None = None
@@ -70,7 +70,7 @@ class Query(Struct, forbid_unknown_fields=True):
 
 
 class Document(Struct, forbid_unknown_fields=True, gc=False):
-    """A candidate: its features in the model's order, or by name; null and names left out are missing."""
+    """A candidate: its features in the model's order, or by name; null and omitted names are missing values."""
 
     id: Annotated[str, Meta(max_length=1000)]
     features: Features
@@ -90,8 +90,8 @@ class Numbers(Struct, forbid_unknown_fields=True, gc=False):
 class Table(Struct, forbid_unknown_fields=True, gc=False):
     """Candidates whose features are sent together: a row for each id, a column for each feature in the model's order.
 
-    This is read in less time than numbers in JSON, and gives the same scores. NaN is a missing value, for a model that
-    was trained with such.
+    This is faster to read than numbers in JSON, and gives the same scores. NaN is a missing value, for a model that was
+    trained with missing values.
     """
 
     ids: list[Annotated[str, Meta(max_length=1000)]]
@@ -107,7 +107,7 @@ Documents = list[Document] | Table
 class RankRequest(Struct, forbid_unknown_fields=True):
     """One query and its candidates.
 
-    Where two models are compared: `session` is who asks, so that the same query again has the same answer, and with
+    If two models are compared: `session` identifies who asks, so that a repeated query has the same answer, and with
     `teams` the answer says which model each document is credited to.
     """
 
@@ -148,7 +148,7 @@ class WeightsRequest(Struct, forbid_unknown_fields=True):
     """One query whose runs are to be fused.
 
     `runs` are their scores, by run and document, for a model whose weights depend on them; without them such a query
-    has the weights for all queries.
+    gets the weights for all queries.
     """
 
     query: Query
@@ -158,7 +158,7 @@ class WeightsRequest(Struct, forbid_unknown_fields=True):
 class VectorRequest(Struct, forbid_unknown_fields=True):
     """One query, by its text or by its own vector. `dtype`: answer with the vector as bytes in base64, of that type.
 
-    `explain`: tell which judged queries moved it, and what that changed.
+    `explain`: return which judged queries moved it, and what that changed.
     """
 
     query: Query
@@ -167,9 +167,9 @@ class VectorRequest(Struct, forbid_unknown_fields=True):
 
 
 class VectorResponse(Struct):
-    """The vector to search by: the query's own, or where `adapted`, what the model makes of it.
+    """The vector to search by: the query's own or, if `adapted`, the one that the model moved.
 
-    Numbers, or where a `dtype` was asked for a table of one row. `shift`: where `explain` asked for it, and a vector is
+    Numbers or, if a `dtype` was requested, a table of one row. `shift`: if `explain` was requested and the vector is
     adapted.
     """
 
@@ -182,8 +182,8 @@ class VectorResponse(Struct):
 class VectorShift(Struct):
     """How a query's vector was moved. `cosine`: between the vector before and after. `pulls`: the largest share first.
 
-    `gained`: documents among the ten most similar to the adapted vector, and not to the query's own; `lost`: the other
-    way round. Of the whole index, whatever the model ranks.
+    `gained`: documents among the ten most similar to the adapted vector, but not to the query's own; `lost`: the other
+    way round. Both are from the whole index, whatever the model ranks.
     """
 
     cosine: float
@@ -212,8 +212,8 @@ class ShiftedDocument(Struct):
 class RouteRequest(Struct, forbid_unknown_fields=True):
     """One query to be ranked by an engine.
 
-    `name` is that of the export that was uploaded there. `documents` are the engine's first answers with their
-    features, for a model that looks at them.
+    `name` is the name of the export that was uploaded there. `documents` are the engine's first results with their
+    features, for a model that uses them.
     """
 
     query: Query
@@ -222,14 +222,14 @@ class RouteRequest(Struct, forbid_unknown_fields=True):
 
 
 class JudgedQuery(Struct, forbid_unknown_fields=True):
-    """A query that is judged: a judged one by its id, or one that was searched for by its text."""
+    """A query to judge: a judged query by its id, or a search by its text."""
 
     id: Annotated[str, Meta(max_length=1000)] | None = None
     text: Annotated[str, Meta(max_length=10_000)] | None = None
 
 
 class JudgementRequest(Struct, forbid_unknown_fields=True):
-    """The grade of a document for a query, which takes the place of the one before; null removes it."""
+    """The grade of a document for a query, which replaces an earlier one; null removes it."""
 
     query: JudgedQuery
     document: Annotated[str, Meta(min_length=1, max_length=1000)]
@@ -237,7 +237,7 @@ class JudgementRequest(Struct, forbid_unknown_fields=True):
 
 
 class JudgementResponse(Struct):
-    """What is in the file now: the query's id there, the document's grade, and how many grades there are in all."""
+    """The state of the file: the query's id there, the document's grade, and the total number of grades."""
 
     query: str
     document: str
@@ -246,7 +246,7 @@ class JudgementResponse(Struct):
 
 
 class Judging(Struct):
-    """What was judged on the page: the query's id in the file, and the grades of the documents shown here."""
+    """The judgments given on the page: the query's id in the file, and the grades of the documents shown here."""
 
     query: str
     grades: dict[str, int]
@@ -257,7 +257,7 @@ _Id = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
 class PairGrade(Struct, forbid_unknown_fields=True):
-    """The grade that a judge gives a pair, in the place of the one before; null takes it back."""
+    """The grade that a judge gives a pair, which replaces an earlier one; null withdraws it."""
 
     judge: _Name
     query: _Id
@@ -266,7 +266,7 @@ class PairGrade(Struct, forbid_unknown_fields=True):
 
 
 class PairNote(Struct, forbid_unknown_fields=True):
-    """What a judge notes of a pair, in the place of the note before; an empty one removes it."""
+    """A judge's note on a pair, which replaces an earlier one; an empty note removes it."""
 
     judge: _Name
     query: _Id
@@ -275,7 +275,7 @@ class PairNote(Struct, forbid_unknown_fields=True):
 
 
 class Undo(Struct, forbid_unknown_fields=True):
-    """Take the last grade of a judge back that was not taken back yet."""
+    """Withdraw the last grade of a judge that was not withdrawn yet."""
 
     judge: _Name
 
@@ -288,9 +288,9 @@ class JudgedBy(Struct):
 
 
 class JudgingState(Struct):
-    """What there is to judge, and how far it is. `in_turn`: how many pairs from the first on somebody has graded.
+    """The pairs to judge, and the progress. `in_turn`: how many pairs, from the first on, somebody has graded.
 
-    `stands`: whether it can be told where systems stand.
+    `stands`: whether the systems can be compared.
     """
 
     file: str
@@ -327,7 +327,7 @@ class PairToJudge(Struct):
 
 
 class PairAgreement(Struct):
-    """How far two judges agree. `weighted_kappa`: with the ends of its 95 % interval; `problem`: why there is none."""
+    """Two judges' agreement. `weighted_kappa`: with the ends of its 95 % interval; `problem`: why there is none."""
 
     first: str
     second: str
@@ -339,7 +339,7 @@ class PairAgreement(Struct):
 
 
 class StandingsResponse(Struct):
-    """Where every two systems stand by what is judged, in sentences."""
+    """The comparison of every two systems by the judgments so far, in sentences."""
 
     said: list[str]
 
@@ -353,7 +353,7 @@ class AgreementResponse(Struct):
 class InterleaveRequest(Struct, forbid_unknown_fields=True):
     """Two to five rankings of one query, by any engines: for each its name and the ids of its documents, best first.
 
-    `session` and `teams` as in `/v1/rank`. `top`: how many documents are shown; all if it is left out.
+    `session` and `teams` as in `/v1/rank`. `top`: how many documents are shown; all by default.
     """
 
     query: Query
@@ -384,16 +384,16 @@ class Event(Struct, forbid_unknown_fields=True):
 
 
 class EventsRequest(Struct, forbid_unknown_fields=True):
-    """What users did with impressions."""
+    """Clicks and other actions of users on impressions."""
 
     events: Annotated[list[Event], Meta(min_length=1, max_length=100)]
 
 
 class EventsResponse(Struct):
-    """How many events were accepted, and are on the disk now, and how many were not.
+    """How many events were accepted, and are now on the disk, and how many were not.
 
-    `duplicates` are known already, `unknown` have an impression id that was not made here, `late` one that is older
-    than 30 minutes.
+    `duplicates` are already known, `unknown` events have an impression id that was not made here, and `late` events one
+    that is older than 30 minutes.
     """
 
     accepted: int
@@ -453,7 +453,7 @@ class BatchResponse(Struct):
 
 
 class FoundDocument(Struct):
-    """A candidate under both models: where each puts it, and with what score; `grade` where somebody judged it.
+    """A candidate under both models: its rank and score under each; `grade` if somebody judged it.
 
     `ranks`: its rank in every first-stage run that found it, and in `fused`, all runs by their reciprocal ranks.
     """
@@ -470,7 +470,7 @@ class FoundDocument(Struct):
 
 
 class RunWeight(Struct):
-    """How much a first-stage run counts for this query, and for all queries."""
+    """The weight of a first-stage run for this query, and for all queries."""
 
     run: str
     here: float
@@ -478,7 +478,7 @@ class RunWeight(Struct):
 
 
 class KnownQuery(Struct):
-    """A query the service knows: one to try, or a training query that counted for another."""
+    """A query that the service knows: one to try, or a training query that influenced another."""
 
     id: str
     text: str | None = None
@@ -486,14 +486,13 @@ class KnownQuery(Struct):
 
 
 class SearchResponse(Struct):
-    """A query's candidates in the order of its own model, beside what one model for all makes of them.
+    """A query's candidates in the order of its own model, and in that of one model for all.
 
     `candidates` were ranked; `documents` are the first of any order. `runs`: the first-stage orders that `ranks` of the
-    documents tell of. `weights`: of runs, where the model weighs them. `judging`: only where results can be judged.
-    `interleaved`: where two models are compared, the ids of the documents to show, in this order, with the `impression`
-    to send clicks with, and the `teams` where they were asked for.
-    `without_vectors`: the embedder did not make the query's vector, so documents were found by BM25 alone, and are
-    ranked as if they were similar to nothing.
+    documents refer to. `weights`: the weights of runs, if the model has them. `judging`: only if results can be judged.
+    `interleaved`: if two models are compared, the ids of the documents to show, in this order, with the `impression` to
+    send clicks with, and the `teams` if they were requested. `without_vectors`: the embedder returned no vector for the
+    query, so documents were found by BM25 alone, and are ranked as if they were similar to nothing.
     """
 
     query: KnownQuery
@@ -513,7 +512,7 @@ class SearchResponse(Struct):
 
 
 class Hit(Struct):
-    """A document that the engine found, as the engine gives it; its score is that of the order that it stands in."""
+    """A document that the engine found, with its content from the engine; its score is that of the returned order."""
 
     id: str
     score: float
@@ -523,7 +522,7 @@ class Hit(Struct):
 class HitsResponse(Struct, omit_defaults=True):
     """The engine's documents in the order of a model, best first, and the version of the model.
 
-    `model` is null where no model could rank them: they are in the engine's own order then, and `note` says why.
+    `model` is null if no model could rank them: they are then in the engine's own order, and `note` says why.
     `impression` and `teams` as in `/v1/rank`.
     """
 
@@ -542,7 +541,7 @@ class QueriesResponse(Struct):
 
 
 class QueryDifference(Struct):
-    """How good the model's order of a judged query is, and each order that it is compared with."""
+    """The quality of the model's order of a judged query, and of each order that it is compared with."""
 
     id: str
     value: float
@@ -553,7 +552,7 @@ class DifferencesResponse(Struct):
     """Judged queries by the measure of their orders: the model's, and those that it is compared with.
 
     `orders` are `everyone`, for a model of more than one for all, and the first-stage orders of `/v1/search`. `queries`
-    are all that are judged, or, where answers would take too long, as many as can be had, from all over the set.
+    are all judged queries or, if that would take too long, as many as possible, spread over the whole set.
     """
 
     model: str
@@ -564,7 +563,7 @@ class DifferencesResponse(Struct):
 
 
 class ModelSetting(Struct):
-    """A setting of the method that was fitted, with the value in force."""
+    """A setting of the fitted method, with its value."""
 
     name: str
     type: str
@@ -575,14 +574,13 @@ class ModelSetting(Struct):
 
 
 class ModelResponse(Struct):
-    """What is being served; `per_query`: whether a query can have a model of its own.
+    """The model that is served; `per_query`: whether a query can have a model of its own.
 
-    `settings` are those of the method that was fitted, where the model's notes name one. `highest_grade`: the highest
-    that a document can be given here; null where results cannot be judged. `retrain`: the command that trains the model
-    anew, on what was judged here beside what it learned from, with words in capitals for what the service does not
-    know; null where results of a search cannot be judged. `experiment`: whether two models are compared here, or
-    rankings that are sent. `feature_descriptions`: what features mean, of those that
-    `querywise features` and `fuse` make.
+    `settings` are those of the fitted method, if the model's notes name one. `highest_grade`: the highest grade that
+    can be given here; null if results cannot be judged. `retrain`: the command that retrains the model with the
+    judgments given here added, with words in capitals for what the service does not know; null if search results cannot
+    be judged. `experiment`: whether two models, or rankings that are sent, are compared here. `feature_descriptions`:
+    the meanings of features that `querywise features` and `fuse` make.
     """
 
     version: str
@@ -603,7 +601,7 @@ class ModelResponse(Struct):
 
 
 class Problem(Struct):
-    """What went wrong, in words; `where` is the location in the request."""
+    """A message that says what went wrong; `where` is the location in the request."""
 
     code: str
     message: str
@@ -611,7 +609,7 @@ class Problem(Struct):
 
 
 class ErrorResponse(Struct):
-    """The one shape of every error."""
+    """The shape of every error."""
 
     error: Problem
 

@@ -52,7 +52,7 @@ class Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections, and to look which have waited for too long."""
+        """Begin to accept connections, and to check which have waited too long."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self._sweep(self._loop)
@@ -115,7 +115,7 @@ def run(
 
 
 def _allow_many_connections() -> int:
-    """Raise the limit on open files as far as allowed, because every connection is one; how many there may be."""
+    """Raise the limit on open files, one per connection, as far as allowed; return how many connections may be open."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,4 +1,4 @@
-"""What the routes share: the model, what can be looked up, the thread pool and the metrics."""
+"""The state that routes share: the model, lookups, the thread pool and the metrics."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Service(Hosting):
         return f"model {self.models.current.version}"
 
     def _check(self, model: LoadedModel) -> None:
-        """Raise an error for a model that does not fit what it is to rank."""
+        """Raise an error if the model does not fit the data that it is to rank."""
         self.lookup.check(model)
         if self.gateway is not None:
             self.gateway.check(model)
@@ -139,7 +139,7 @@ class Service(Hosting):
                 logger.warning("still serving model %s: %s", models.current.version, models.problem)
 
     async def _refreshed(self, models: ModelFolder) -> Outcome:
-        """What became of the model; a TimeoutError if the folder does not answer, as on a disk that is gone."""
+        """Refresh the model. Raise TimeoutError if the folder does not respond, for example if its disk is gone."""
         refreshing = asyncio.wrap_future(self._watcher.submit(models.refresh))
         await asyncio.wait([refreshing], timeout=self.refresh_seconds)
         if not refreshing.done():
@@ -148,7 +148,7 @@ class Service(Hosting):
         return refreshing.result()
 
     async def close(self) -> None:
-        """Put what waits into files, within the time of a request, and accept no more work."""
+        """Write pending data to files, within the time of a request, and accept no more work."""
         try:
             if self.judging is not None:
                 await self.judges.run(self.judging.compact)
@@ -167,7 +167,7 @@ class Service(Hosting):
 
     @contextlib.contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Count the bytes of a body until it is answered; an ApiError (503) if all together are too many."""
+        """Count the bytes of a body until it is answered. Raise ApiError (503) if all bodies together have too many."""
         if size and self._held_bytes and self._held_bytes + size > self.limits.held_bytes:
             raise ApiError(503, "busy", "More large requests are being answered than fit in memory. Try again later.")
         self._held_bytes += size
