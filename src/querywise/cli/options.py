@@ -245,8 +245,9 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
 
 
 def command(work: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Register a function as a guarded command of its name."""
-    return app.command()(guarded_command(work))
+    """Register a function as a guarded command of its name; its help is its docstring, a line per paragraph."""
+    paragraphs = (inspect.getdoc(work) or "").split("\n\n")
+    return app.command(help="\n\n".join(" ".join(each.split()) for each in paragraphs))(guarded_command(work))
 
 
 def _interrupted(stop: KeyboardInterrupt) -> str:
