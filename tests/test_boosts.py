@@ -273,6 +273,11 @@ def test_boosts_that_cannot_be_are_refused_with_the_file(tmp_path: Path, content
     assert str(file) in str(error.value)
 
 
+def test_a_device_has_no_boosts() -> None:
+    with pytest.raises(DataError, match="/dev/zero: not a regular file"):
+        read_boosts(Path("/dev/zero"), ("title", "body"))
+
+
 def test_what_is_not_known_or_cannot_be_weighed_is_refused() -> None:
     with pytest.raises(DataError, match=r"Unknown form 'phrase'\. Known: most_fields"):
         Learning(("phrase",))

@@ -112,6 +112,8 @@ def equal_boosts(form: str, names: Sequence[str]) -> Boosts:
 def read_boosts(path: Path, names: Sequence[str]) -> Boosts:
     """Read boosts from a file like `boosts.json`; `names` are the fields of the collection."""
     expected = '{"type": "best_fields", "boosts": {"title": 3, "body": 1}, "tie_breaker": 0.3}'
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path}: not a regular file.")  # a device has no end
     try:
         found = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
