@@ -75,7 +75,7 @@ class AnyRanker(Estimator):
         raise NotImplementedError
 
     def with_adapter(self, adapter: QueryAdapter) -> Self:
-        """Keep the adapter of the vectors that found the candidates, to adapt those of new queries."""
+        """Store the adapter of the query vectors that found the candidates, so that it also adapts new queries."""
         self.adapter_ = adapter
         return self
 

@@ -142,7 +142,7 @@ class Candidates:
 
     @property
     def counts(self) -> list[str]:
-        """The numbers of queries, documents and features, in words."""
+        """How many queries, documents and features there are, in words."""
         rows, columns = self.features.shape
         return [counted(len(self), "query"), counted(rows, "document"), counted(columns, "feature")]
 

@@ -201,7 +201,7 @@ class Evaluated:
         return {**content, "unjudged": self.unjudged, "test": TEST_NAMES[test], "runs": runs}
 
     def write(self, path: Path) -> None:
-        """Write every query's values, as JSON for a .json suffix, else CSV; several runs get a column for the run."""
+        """Write every query's values, as JSON if the suffix is .json, else as CSV; several runs get a run column."""
         if len(self.tables) == 1:
             (self.first.write_json if path.suffix == ".json" else self.first.write_csv)(path)
             return

@@ -125,7 +125,7 @@ class Cheapest:
         return " ".join(self._sentence(name, f"{how} that is", than) for name, how in ways if name != self.best)
 
     def _none(self, than: str) -> str:
-        """Return that there is no such method, and the closest of the cheaper ones."""
+        """Say that there is no such method, and name the closest of the cheaper ones."""
         best = self.costs[self.best]
         cheaper = [
             each
@@ -157,7 +157,7 @@ class Cheapest:
         return f"{self.measure} {pair.difference:+.4f}, {luck}, {seconds}, {milliseconds}"
 
     def _among_all(self, pair: PairTest) -> str:
-        """Return the p among all pairs if it leads to another decision, so that a report never contradicts itself."""
+        """Return the p among all pairs if it changes the decision, so that a report never contradicts itself."""
         same = {pair.first, pair.second}
         other = next((each for each in self.pairs if {each.first, each.second} == same), pair)
         if other.is_significant == pair.is_significant:

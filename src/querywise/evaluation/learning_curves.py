@@ -31,7 +31,7 @@ from querywise.runtime.values import JsonObject
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ROOM = 0.06  # of the width, for a number below the axis
+_ROOM = 0.06  # share of the width that a number below the axis needs
 _UNKNOWN = "whether more judged queries would help is not known from this"
 SMALLEST = 30  # training queries
 FEWEST = 2 * SMALLEST  # the fewest training queries of a fold that give a curve

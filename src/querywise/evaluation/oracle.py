@@ -56,8 +56,8 @@ class OracleGap:
 def best_of(by_rank: Floats, count: int) -> float:
     """Return the expected mean of the best of `count` random models, whose r-th best reach `by_rank`.
 
-    The best of the drawn is the r-th of all with probability C(L − r, count − 1) / C(L, count). It never falls when
-    models are added.
+    The best of the drawn models is the r-th best of all with probability C(L − r, count − 1) / C(L, count). The mean
+    never falls when models are added.
 
     >>> best_of(np.array([0.9, 0.6, 0.3]), 1), best_of(np.array([0.9, 0.6, 0.3]), 2)
     (0.6, 0.8)

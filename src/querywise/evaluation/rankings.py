@@ -281,7 +281,10 @@ def by_difficulty(relevant: Ints) -> dict[str, Bools]:
 
 
 def by_distance(distances: Floats, fold_of: Ints) -> dict[str, Bools]:
-    """Return queries in quarters, cut within each fold: folds may use different views, on different scales."""
+    """Group queries into quarters by distance.
+
+    Quarters are computed within each fold, since the views of different folds may have different scales.
+    """
     place = np.zeros(len(distances), dtype=np.int64)
     for fold in np.unique(fold_of):
         own = fold_of == fold

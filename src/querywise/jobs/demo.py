@@ -1,4 +1,4 @@
-"""The demonstration: the documentation of the reader's own Python, searched, ranked and compared."""
+"""The job of `querywise demo`: search, rank and compare methods on the documentation of the user's own Python."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ MEASURES = "map,ndcg@10,mean_ndcg@10"
 CHOSEN_BY = "mean_ndcg@10"
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SERVED = "blend"  # the method to try first
-EMBEDDER = "lsa"  # needs nothing but the documents
+EMBEDDER = "lsa"  # it needs nothing but the documents
 _SMALL = "email"  # a package with queries of every kind
-_KERNELS = ("retrieval.kernels.add_high", "learners.ranksvm.local_kernels.factorise")  # of a text, of training
+_KERNELS = ("retrieval.kernels.add_high", "learners.ranksvm.local_kernels.factorise")  # for text, and for training
 QUERY = "open a zip file"  # the first search
-_TIMES = "demo.json"  # in the folder of cached files
-_KINDS = [f"{methods}-{folds}" for methods in ("few", "all") for folds in range(1, 6)]  # of runs that are timed
-_FIRST, _WIDE = 5, 64  # documents of that search, and characters of each
-GAMMA, PENALTY = 4.0, 0.03  # of the adapter; to choose them, as `--adapt auto` does, takes longer than all the rest
+_TIMES = "demo.json"  # in the cache folder
+_KINDS = [f"{methods}-{folds}" for methods in ("few", "all") for folds in range(1, 6)]  # of timed runs
+_FIRST, _WIDE = 5, 64  # documents shown for that search, and characters of each
+GAMMA, PENALTY = 4.0, 0.03  # of the adapter; choosing them, as `--adapt auto` does, would take longer than all the rest
 _KNN_GRID = {"l2": (0.1,), "k": (0.2, 0.35), "prior_l2": (0.0, 0.5), "view": ("top-mean", "gradient:text")}
-# Small grids, so that it takes a minute; curvature and views are shared between settings.
+# Small grids, so that the demo takes a minute; settings share curvature and views.
 GRIDS: dict[str, Grid] = {
     "bm25": {},
     "vectors": {},
@@ -80,15 +80,15 @@ GRIDS: dict[str, Grid] = {
     SERVED: {"bag": (1,)},
     ORACLE: {"l2": (0.1,), "known": (True,)},
 }
-ALONE = (*KNN, "query-classes", ORACLE)  # trained where all is asked for
+ALONE = (*KNN, "query-classes", ORACLE)  # trained only with `--all`
 
 
 def run(
     out: Path, *, folds: int = 1, everything: bool = False, origin: Origin | None = None
 ) -> Iterator[list[RenderableType]]:
-    """Build the collection, train, search, compare on test queries; leave the files in a folder.
+    """Build the collection, train, search, and compare methods on test queries; write all files to a folder.
 
-    Yields a search as soon as a model is trained, then the comparison, and where to look next.
+    Yields the results of a search as soon as a model is trained, then the comparison and what to try next.
 
     Args:
         out: The folder.
@@ -103,7 +103,7 @@ def run(
     make_folder(out)
     check_model_folder(out / "model")
     check_index_folder(out / "index")
-    with beside(__name__, *_KERNELS):  # not waited for: it is ahead of this one, which reads and embeds much more
+    with beside(__name__, *_KERNELS):  # not waited for: it stays ahead, as this process reads and embeds much more
         collection, index, pages = _written(out)
         judged, coverage = judged_candidates(collection, index)
         plain = make_folds(judged).first(folds)
@@ -135,7 +135,7 @@ def run(
 
 
 def _known_times() -> dict[str, float]:
-    """How many seconds earlier runs took on this machine, by their kinds; none where that cannot be read."""
+    """Return how many seconds earlier runs took on this machine, by kind; empty if the file cannot be read."""
     try:
         found = json.loads(read_stored_text(cache_folder() / _TIMES))
         known = {kind: float(found[kind]) for kind in _KINDS if kind in found}
@@ -145,7 +145,7 @@ def _known_times() -> dict[str, float]:
 
 
 def _timed(kind: str, seconds: float) -> str:
-    """How long this run took, which is kept for the next one."""
+    """Say how long this run took, and store the time for the next one."""
     with contextlib.suppress(OSError, QuerywiseError):
         make_folder(cache_folder())
         with atomic_text(cache_folder() / _TIMES) as file:
@@ -165,12 +165,12 @@ def rehearse() -> None:
 
 
 def _learning(plain: Folds, collection: Collection, index: Index) -> Folds:
-    """The folds by vectors that learn from each one's training queries."""
+    """Return the folds with query vectors adapted to each fold's training queries."""
     return plain.learning(Adaptation(collection, index, "by-query", gamma=GAMMA, l2=PENALTY).fold)
 
 
 def _served(plain: Folds) -> tuple[Compared, Any]:
-    """The model to search with, by vectors as they are, and its comparison."""
+    """Train the model to search with, on plain vectors; return its comparison and the model."""
     served: list[Any] = []
     compared = compare(
         {SERVED: _fit(SERVED)},
@@ -182,7 +182,7 @@ def _served(plain: Folds) -> tuple[Compared, Any]:
 
 
 def _searched(pages: Index, ranker: Any) -> list[RenderableType]:
-    """A search in whole pages, by the ranker and by words alone."""
+    """Search whole pages, by the ranker and by words alone."""
     best = answer(pages, QUERY, ranker=ranker, vector=query_vector(pages, QUERY))[:_FIRST]
     first = [each.snippet.partition(". ")[0].rstrip(".") for each in best]  # sentences
     cut = [textwrap.shorten(each, _WIDE, placeholder="…") for each in first]
@@ -196,7 +196,7 @@ def _searched(pages: Index, ranker: Any) -> list[RenderableType]:
 
 
 def _compared(chosen: Folds, kept: Kept | None, everything: bool) -> tuple[Compared, list[Floats]]:
-    """The methods by adapted vectors, and the kinds of the neighbors of each fold's test queries."""
+    """Compare the methods on adapted vectors; also return, per test query, the share of neighbors of its own kind."""
     shares: list[Floats] = []
 
     def observe(fold: Fold, name: str, ranker: Any) -> None:
@@ -228,7 +228,10 @@ def _reported(found: Findings, folder: Path, story: str, origin: Origin | None, 
 
 
 def _written(out: Path) -> tuple[Collection, Index, Index]:
-    """The collection that models are trained on, its index, and that of whole pages to search; the folder gets it."""
+    """Build the collection and both indexes, and write the files to a folder.
+
+    Returns the collection that models are trained on, its index, and the index of whole pages to search.
+    """
     for name in ("collection", "index", "model", "report"):
         refuse_link(out / name)
     collection, index, pages = _with_indices()
@@ -238,12 +241,12 @@ def _written(out: Path) -> tuple[Collection, Index, Index]:
 
 
 def _with_indices(root: Path | None = None) -> tuple[Collection, Index, Index]:
-    """The collection with vectors of its queries, its index, and that of whole pages.
+    """Return the collection with vectors of its queries, its index, and the index of whole pages.
 
-    Both have vectors of one LSA, that of the collection: the model has learned what these tell.
+    Both indexes use the LSA of the collection, since the model was trained on its vectors.
 
     Args:
-        root: Where the library is read; None is that of this Python.
+        root: The folder of the library's sources; None is the library of this Python.
 
     """
     collection, whole = stdlib_collection(root=root), stdlib_pages(root=root)
@@ -257,8 +260,8 @@ def _with_indices(root: Path | None = None) -> tuple[Collection, Index, Index]:
 class Served(NamedTuple):
     """The data that `serve --demo` needs besides its model.
 
-    pages: the whole documentation, to search. judged: queries the model has not seen; copied: the index of their
-    documents, without first sentences. known: all queries.
+    pages: the index of the whole documentation, to search. judged: queries that the model was not trained on. copied:
+    the index of the collection's documents, without first sentences. known: all queries.
     """
 
     pages: Index
@@ -268,7 +271,7 @@ class Served(NamedTuple):
 
 
 def fitted(folder: Path) -> Served:
-    """A fitted ranker, saved in a folder, and the collection to search with it."""
+    """Fit a ranker, save it in a folder, and return the data to search with it."""
     collection, copied, pages = _with_indices()
     judged, _ = judged_candidates(collection, copied)
     fold = make_folds(judged)[0]

@@ -238,7 +238,7 @@ def _removal(packages: Sequence[Checked]) -> str:
 
 
 def _tried(modules: Sequence[str]) -> dict[str, Outcome]:
-    """Return the outcomes of the installed modules."""
+    """Try the modules that are installed, and return the outcome of each."""
     return tried([module for module in modules if _is_there(module)])
 
 

@@ -1,7 +1,7 @@
 """First use on a machine: another process compiles the kernels while this one compiles its reader and reads.
 
 `python -m querywise.jobs.first_use` is that process for a training. Compiled code is stored on disk, where the training
-finds it. Neither imports anything slow here: the sooner that process begins, the sooner the training can.
+finds it. This module imports nothing slow: the sooner that process starts, the sooner the training can.
 """
 
 from __future__ import annotations

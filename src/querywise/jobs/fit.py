@@ -138,7 +138,7 @@ class MethodChoice:
 
     @property
     def best(self) -> str:
-        """The method with the highest mean, the simplest of ties."""
+        """The method with the highest mean; of tied methods, the simplest."""
         return max(AMONG, key=self.mean)
 
     @property

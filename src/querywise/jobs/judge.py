@@ -1,8 +1,8 @@
 """The job of `querywise judge`: a language model grades documents for queries, and its answers are stored.
 
 Requests go to the one address that the operator names, in the format of OpenAI's `/v1/chat/completions`, a few at a
-time. Every answer is appended to a file beside the judgments as it arrives; if a run is interrupted, so are those in
-flight way.
+time. Every answer is appended to a file beside the judgments as it arrives. After an interrupt, the answers to requests
+already sent are stored too.
 """
 
 from __future__ import annotations

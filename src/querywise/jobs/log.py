@@ -1,7 +1,7 @@
 """The job of `querywise log`: log the features that an engine computes for judged queries.
 
-They are scores of named queries, what the Learning to Rank plugin logs, or Solr's `[features]`. Nothing is written to
-the engine.
+Features are the scores of named queries, what the Learning to Rank plugin logs, or Solr's `[features]`. Nothing is
+written to the engine.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def write_fields_for(engine: str, data: Path, out: Path, language: str | None) -
 
 
 class LoggedFeatures(NamedTuple):
-    """Judged documents with the features that an engine computed, and the number it does not have."""
+    """Judged documents with the features that an engine computed, and the number of those that it does not have."""
 
     judged: Judged
     absent: int
@@ -127,7 +127,7 @@ def judged_queries(queries: Path, judgements: Path | None = None) -> tuple[Query
 
 
 def log_features(index: EngineIndex, table: QueryTable, grades: Mapping[str, Mapping[str, int]]) -> LoggedFeatures:
-    """Have an engine compute its features of every judged document, query by query."""
+    """Have an engine compute its features for every judged document, query by query."""
     asked = table.select([query for query in table.ids if query in grades])
     if not len(asked):
         raise DataError("No query is judged, so there is nothing to log.")

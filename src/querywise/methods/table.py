@@ -1,8 +1,8 @@
 """The table of methods by name, used by the command line, comparisons and the docs.
 
 A method is a function that builds a ranker: its name, with hyphens, is the method's name, the first line of its
-docstring is the description, and its parameters are settings, beside the parameters of the ranker's class that `takes`
-names.
+docstring is the description, and its parameters are settings, in addition to the parameters of
+the ranker's class that `takes` names.
 """
 
 from __future__ import annotations

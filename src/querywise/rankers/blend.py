@@ -265,7 +265,7 @@ def score_signals(scores: Floats, candidates: Candidates, usual: Floats) -> Floa
     For every two rankers their rank correlation, and the overlap of their top tens; for every ranker the spread of its
     scores relative to its `usual` one, from 0 to 1 with ½ for the same, and the distance of its first document from its
     tenth in spreads; then the logarithm of the list's length. The order of a query's documents changes no bit. Rankers
-    that score all documents alike agree with each other, and with no other one.
+    that score all documents alike agree with each other, and with no other ranker.
 
     >>> two = Candidates(np.zeros((3, 1)), np.array([0, 3]), ("q",))
     >>> score_signals(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]), two, np.array([1.0, 1.0]))[0].round(2)
@@ -330,7 +330,7 @@ class CrossFitted(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """How far the best option of each query is above the blend, on average."""
+        """How far, on average, the best option of each query is above the blend."""
         return float(np.maximum(self.gains.max(axis=1), 0.0).mean())
 
 

@@ -238,7 +238,7 @@ class Naive(_Grouped):
 
 
 class _Blended(_Grouped):
-    """The common part of the two that blend all models by `model_weights`."""
+    """The common part of the two rankers that blend all models by `model_weights`."""
 
     model_weights: Callable[[Candidates], Floats]
 

@@ -35,7 +35,7 @@ _rehearsing: ContextVar[bool] = ContextVar("_rehearsing", default=False)
 
 @contextlib.contextmanager
 def at_training_queries() -> Iterator[None]:
-    """Place queries where training queries are, so that none backs off: measures the highest cost of an answer."""
+    """Place queries at training queries, so that none backs off; used to measure the highest cost of an answer."""
     before = _rehearsing.set(True)
     try:
         yield
@@ -112,7 +112,7 @@ class Locality:
 
     @cached_property
     def farthest(self) -> float:
-        """The distance beyond which it backs off. Models of earlier versions have no rounding in it."""
+        """The distance beyond which a query backs off. Models of earlier versions have no rounding margin in it."""
         return max(self.limit_, self._rounding())
 
     def _gaps(self) -> Floats:
@@ -130,7 +130,7 @@ class Locality:
         return found
 
     def points(self, candidates: Candidates) -> Floats:
-        """Return the positions of these queries; a row of NaN for one the view knows nothing of."""
+        """Return the positions of these queries; a query that the view cannot place gets a row of NaN."""
         found = cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
         if _rehearsing.get() and len(self.points_):
             return self.points_[np.linspace(0, len(self.points_) - 1, len(found)).astype(np.int64)]
@@ -140,7 +140,7 @@ class Locality:
         return np.where(known[:, None], found, np.nan)
 
     def _known_of(self, candidates: Candidates) -> Bools | None:
-        """Return which queries the view knows something of; without `back_off`, all but those without any vector."""
+        """Return which queries the view can place; without `back_off`, all but those without any vector."""
         table = candidates.queries
         no_vectors = table is not None and table.vectors is not None and not table.vectors.shape[1]
         if self.back_off is None and not (no_vectors and looked_at(self.view_) == ("vector",)):
@@ -312,8 +312,8 @@ class NearestQueries(NamedTuple):
 class OneQuery(NamedTuple):
     """The search around one query: what is the same for all queries, built once when a ranker is fitted or loaded.
 
-    It finds what Locality finds for many queries at once, to the last bit, and needs one pass over the training queries
-    where that takes two.
+    Results equal those of Locality, which searches for many queries at once, to the last bit. It needs one pass over
+    the training queries instead of two.
 
     Attributes:
         known: The training queries, ready to be searched.
@@ -330,7 +330,10 @@ class OneQuery(NamedTuple):
     teaching: Bools
 
     def at(self, point: Floats, lost: bool, *, taught: bool) -> NearestQueries:
-        """Return the neighborhood of one point, given as a row; with `taught`, its neighbors too, unless it is lost."""
+        """Locate one point, given as a row; if `taught`, also compute the weights of its neighbors.
+
+        A `lost` query has no position in the view, so it gets no neighbors.
+        """
         place, weights = measured(point, self.metric), None
         if taught and self.looks is not None and not lost:
             first, neighbours = self.looks.around(point[0])

@@ -34,7 +34,7 @@ LINEAR = Kernel(1.0, None)
 BY_QUERY = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0))  # tried in this order
 BOTH = Kernel(1.0, 4.0)
 L2 = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)  # tried in this order, until the gain falls
-FEWEST = 100  # training queries below which queries are not moved
+FEWEST = 100  # with fewer training queries, queries are not moved
 _USUAL_L2 = 0.003  # if nothing is chosen
 _FINER = 3.0  # factor for the penalties around the best one that are tried last
 _EVERY_PART = 500  # training queries up to which settings are compared on all parts of the cross-validation
@@ -49,7 +49,7 @@ _LARGEST = 1e12  # absolute value of the numbers in an adapter's tables
 
 
 class Tried(NamedTuple):
-    """A setting tried in cross-validation, with its mean gain and the standard error of that."""
+    """A setting tried in cross-validation, with its mean gain and standard error."""
 
     linear: float
     gamma: float | None

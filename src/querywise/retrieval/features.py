@@ -155,15 +155,15 @@ def judged_candidates(
         index: the index of the same documents.
         top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 if documents have vectors.
         vector_top: how many documents their vectors find, from 1 up; None is 50.
-        add_judged: also judged documents that retrieval did not find, marked `added = 1` in their comment; good for
-            training, flattering in a test.
+        add_judged: also add judged documents that retrieval did not find, marked `added = 1` in their comment; useful
+            for training, but it inflates test results.
         skip_unknown: leave out judgments of documents that are not in the index instead of refusing them.
         smoothing: the parameters of BM25 and of the language models; None: k1 1.2, b 0.75, dirichlet 2000,
             jelinek_mercer 0.1, absolute_discount 0.7.
         adapted: vectors of the collection's queries, a row each, to search by instead of their own, as
             AdaptedVectors makes them; those of training queries by an adapter that was not trained on them.
-        unmoved: the same before they were moved, with the shares of several embedders (`AdaptedVectors.with_shares`);
-            None where there is one embedder.
+        unmoved: the same vectors before they were moved, with the shares of several embedders
+            (`AdaptedVectors.with_shares`); None if there is only one embedder.
         candidates: `found`; or `judged`: the documents judged for a query are its candidates, as in feature logs.
 
     Returns:
@@ -200,7 +200,7 @@ def judged_candidates(
     # A system's own list has the same depth whatever other systems find.
     own = (TOP if top is None else top), (TOP if vector_top is None else vector_top)
     whole, depths = _lists(index, table, own, smooth, by.vectors), _depths(index, top, vector_top)
-    # Approximate search for fewer documents may find others: candidates are those that a service would find.
+    # Approximate search depends on the depth, so search again with the depth that a service would use.
     lists = _cut(_lists(index, table, depths, smooth, by.vectors) if _is_approximate(index) else whole, depths)
     _hint_at_recall(index, table, vector_top)
     found = [union(each) for each in lists]

@@ -1,7 +1,7 @@
 """An index of documents: the postings of each field, in arrays that can be memory-mapped.
 
-It is built in one pass over the documents; the same documents give the same bytes. Models trained on
-an index share its language.
+It is built in one pass over the documents; the same documents give the same bytes. Models trained on an index share its
+language.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ def require_language(index: Index, notes: JsonObject, model: str) -> None:
 
 
 class Strings(Sequence[str]):
-    """Many strings in two arrays, which can be memory-mapped: their UTF-8 in a row, and where each begins."""
+    """Many strings in two arrays that can be memory-mapped: their concatenated UTF-8, and where each begins."""
 
     def __init__(self, content: Bytes, starts: Ints) -> None:
         self.content = content

@@ -28,7 +28,7 @@ _POOL, _BEST = 3_000, 10  # documents in the pool, at most twice as many, and th
 
 @dataclass(frozen=True, eq=False)
 class JudgedVectors:
-    """The training queries: their ids, unit vectors, gains × documents, weights and groups.
+    """The training queries: their ids, unit vectors, gains (queries × documents), weights and groups.
 
     Attributes:
         every: the vectors of all given queries.
@@ -177,8 +177,8 @@ class Pool:
     def best_shares(self, blocks: tuple[int, ...]) -> tuple[float, ...]:
         """Return the shares of several embedders that rank best for these queries.
 
-        The best single embedder is chosen unless a mixture gains more than one standard error. Nothing else is learned
-        here, so the same queries choose and measure.
+        The best single embedder is chosen unless a mixture gains more than one standard error. Only the shares are
+        learned here, so the same queries can choose them and measure the gain.
         """
         grid = shares_tried(len(blocks))
         found = [self.quality(self.queries * np.repeat(each, blocks)) for each in grid]
@@ -224,7 +224,7 @@ def _largest_one(gains: csr_array) -> csr_array:
 
 
 def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str]) -> csr_array:
-    """Return queries × documents."""
+    """Return the gains as a sparse table, queries × documents."""
     table = _listed(judgments, queries, documents) if isinstance(judgments, Mapping) else _table(judgments)
     if table.shape != (len(queries), len(documents)):
         raise DataError(

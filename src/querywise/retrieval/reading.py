@@ -83,8 +83,8 @@ def read_judged(
         A Judged set.
 
     Raises:
-        DataError: Data that does not exist or cannot be read, and options of another kind of data; the message says
-            where.
+        DataError: Data that does not exist or cannot be read, and options that do not apply to this kind of data; the
+            message says where.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -67,7 +67,8 @@ def answer(
 ) -> list[SearchResult]:
     """Return the best documents for a query, best first; with a ranker, all candidates in the ranker's order.
 
-    `vector` is the query's, for a ranker and an index with vectors. Without a ranker, BM25 alone finds and ranks.
+    `vector` is the query's vector, which a ranker needs if the index has vectors. Without a ranker, BM25 alone finds
+    and ranks.
     """
     table = QueryTable(("query",), texts=(text,), vectors=None if vector is None else vector[None, :])
     searched = without_vectors(index) if ranker is None else index

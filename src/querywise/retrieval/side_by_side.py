@@ -22,14 +22,14 @@ _COARSE = 4  # with more embedders
 
 
 def unit(vectors: Floats) -> Floats:
-    """Return the vectors scaled to length 1; zero vectors stay."""
+    """Return the vectors scaled to length 1; zero vectors stay zero."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     found: Floats = vectors / np.where(lengths > 0, lengths, 1.0)
     return found
 
 
 def documents_of(tables: Sequence[tuple[Numbers, Floats]]) -> Singles:
-    """Return concatenated vectors of documents, each part of length 1, given with their lengths."""
+    """Concatenate document vectors, given with their lengths, after scaling each part to length 1."""
     parts = [
         np.asarray(values, dtype=np.float32)
         * np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)[:, None]
@@ -39,7 +39,7 @@ def documents_of(tables: Sequence[tuple[Numbers, Floats]]) -> Singles:
 
 
 def queries_of(tables: Sequence[Floats]) -> Floats:
-    """Return concatenated vectors of queries, each part of length 1."""
+    """Concatenate query vectors after scaling each part to length 1."""
     return np.hstack([unit(each) for each in tables])
 
 

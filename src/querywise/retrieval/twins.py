@@ -92,7 +92,7 @@ class NearTwins:
     def __init__(self, facts: TwinFacts) -> None:
         self.facts = facts
         pairs = list(_alike(facts))
-        self._owner = np.array([query for query, _ in pairs], dtype=np.int64)  # of a mark, which near-duplicates share
+        self._owner = np.array([query for query, _ in pairs], dtype=np.int64)  # the query that has a mark
         self._mark = np.array([mark for _, mark in pairs], dtype=np.int64)
         self._known: Bools = np.asarray(facts.vectors.any(axis=1))
 
@@ -106,7 +106,7 @@ class NearTwins:
         marked: dict[int, list[int]] = defaultdict(list)
         of_query: dict[int, list[int]] = defaultdict(list)
         for query, mark in zip(self._owner.tolist(), self._mark.tolist(), strict=True):
-            if query in there and len(marked[mark]) < 2:  # of two, at least one is not the query itself
+            if query in there and len(marked[mark]) < 2:  # if there are two, one is not the query itself
                 marked[mark].append(query)
             if query in wanted:
                 of_query[query].append(mark)

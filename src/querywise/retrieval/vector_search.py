@@ -229,7 +229,7 @@ class VectorIndex:
 
     @property
     def _error(self) -> float:
-        """A bound on the error of a cosine in single precision: of its sum, and of rounding both vectors."""
+        """A bound on the error of a single-precision cosine, due to summation and to the rounding of both vectors."""
         return (self.dimension + 8) * float(np.finfo(np.float32).eps)
 
     def _ordered(self, unit: Floats, documents: Ints, top: int) -> Hits:

@@ -91,9 +91,9 @@ class _Task:
 
 
 class Lines:
-    """Running tasks, and a thread that writes a progress line now and then; a context manager.
+    """A context manager that tracks running tasks and, in a thread, writes a progress line now and then.
 
-    The time of tasks with the label `named`, such as compiling, is also reported after they end.
+    Tasks labeled `named`, such as compiling, also have their time reported after they end.
     """
 
     def __init__(self, named: str = "") -> None:

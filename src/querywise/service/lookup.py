@@ -492,7 +492,7 @@ class QueryVectors:
             logger.warning("searching by words alone; the embedder is tried again in %g s", self.circuit.pause)
 
     def metrics(self) -> str:
-        """Counts, in the text format of Prometheus."""
+        """The counters in Prometheus's text format."""
         without, is_open = "Queries searched for by words alone for that reason.", int(self.circuit.is_open)
         return (
             metric("embedder_failures_total", "counter", "Queries that the embedder made no vector of.", self.failures)

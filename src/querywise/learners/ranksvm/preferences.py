@@ -243,7 +243,7 @@ class PreferenceParts:
         return PreferenceParts(ThisProcess(), [preferences], preferences.pairs, np.array([0, len(preferences.pairs)]))
 
     def split(self, values: Floats) -> list[Floats]:
-        """Split one value per query by parts."""
+        """Split an array with one value per query into one array per part."""
         return [values[first:last] for first, last in pairwise(self.cuts.tolist())]
 
 

@@ -6,15 +6,15 @@ At the minimum some weights are 0 and the others free. Rows with margin b_i·w <
 with margin > 1 the price 0, and a few rows lie on the hinge's kink, with margin 1 and a price between. Given these
 active sets, w is the solution of one linear system.
 
-So this is a primal-dual active set method (`active_sets`): guess the sets, from a similar program if there is one,
-solve, and move everything that violates its condition to another set, all at once. The KKT residual tells how exact a
-solution is. If the method cycles, the sets come from one of two others:
+The solver is therefore a primal-dual active set method (`active_sets`): guess the sets, from a similar program if there
+is one, solve, and move everything that violates its condition to another set, all at once. The KKT residual tells how
+exact a solution is. If the method cycles, one of two other methods finds the sets.
 
-From a solution of a similar program, Newton's method with a smoothed hinge, smoothed less from one guess to the next.
-The smoothed loss of a row has the slope α = clip(C/2 + (1 − b·w) / give, 0, C): the program is then differentiable and
-piecewise quadratic. Each step is Newton's in the weights that are above 0, or would become so, clipped at 0, and halved
-until the objective falls: it cannot cycle. If that fails, or no similar program is known, Mehrotra's interior point
-method.
+If the solution of a similar program is known, Newton's method starts there, with a hinge that is smoothed less each
+time. The smoothed loss of a row has the slope α = clip(C/2 + (1 − b·w) / give, 0, C): the program is then
+differentiable and piecewise quadratic. Each step is Newton's in the weights that are above 0, or would become so,
+clipped at 0, and halved until the objective falls: it cannot cycle. If that fails, or if no similar program is known,
+Mehrotra's interior point method is used.
 """
 
 from __future__ import annotations

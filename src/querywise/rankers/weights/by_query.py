@@ -199,7 +199,7 @@ class SignalWeights(Estimator):
         return f"signals, signals_l2={self.signals_l2:g}"
 
 
-Way: TypeAlias = NeighbourWeights | SignalWeights  # a way to weights per query
+Way: TypeAlias = NeighbourWeights | SignalWeights  # a way to find weights per query
 
 
 def shrunk(own: Floats, common: Floats, shrinkage: float) -> Floats:
@@ -212,10 +212,10 @@ def cross_validated(
 ) -> tuple[list[Gain], int]:
     """Return the gain of every way and shrinkage over w̄, and the index of the one to take; −1 is w̄.
 
-    Every query is ranked by weights learned from other parts; a group of queries is in one part. The one with the
-    highest mean gain is taken, the first of ties, if its gain exceeds one standard error, and the gain of the choice
-    itself, where every part uses what was best in the others, exceeds three. The latter, the last of the list, guards
-    against luck: the best of many ways often is.
+    Every query is ranked by weights learned from other parts; a group of queries is in one part. The way with the
+    highest mean gain, the first if tied, is taken on two conditions: its gain exceeds one standard error, and the gain
+    of the choice itself, where every part uses what was best in the other parts, exceeds three. The second condition
+    guards against luck, which often decides which of many ways is best. The gain of the choice is the last in the list.
     """
     place, order = np.empty(len(lists.data), dtype=np.int64), content_order(lists.data)
     place[order] = deal_in_turn(np.random.default_rng(seed).permutation(len(order)), folds, lists.data.groups[order])
@@ -334,7 +334,7 @@ class WeightsByQuery(Fusion):
     )
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Find the weights for all queries, then compare ways to weights by query with them, including `valid`."""
+        """Find the weights for all queries, then compare ways to weight by query with them, including `valid`."""
         self._check()
         lists = self.judged_lists(data, valid, self.measure)
         everyone = Weights(self.normalise, measure=self.measure).found_in(lists)

@@ -79,7 +79,7 @@ def _allowed() -> list[str]:
 
 
 def _allows(entry: str, name: str) -> bool:
-    """Return whether a list entry is an embedder's name, its address without the model, or its origin."""
+    """Return whether an entry of the allow list matches an embedder, by name, address without the model, or origin."""
     if entry == name:
         return True
     try:
