@@ -424,6 +424,20 @@ def test_a_log_is_bounded_and_what_is_full_is_packed(tmp_path: Path) -> None:
         add()
 
 
+def test_what_is_packed_while_it_is_read_counts_once(tmp_path: Path) -> None:
+    files = [tmp_path / f"log-{number}.ndjson" for number in range(3)]
+    for file in files:
+        file.write_text("".join(f'{{"query_id": "{file.stem} {line}", "action_name": "click"}}\n' for line in range(4)))
+    reading = logged_events(tmp_path)
+    found = [next(reading)]
+    for file in files:  # the one that is being read, and those that follow
+        (tmp_path / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    found += reading
+    names = [record["query_id"] for _, record in found]
+    assert names == [f"log-{number} {line}" for number in range(3) for line in range(4)]
+
+
 def test_more_than_memory_holds_is_refused_and_impressions_are_counted_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

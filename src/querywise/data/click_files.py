@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import json
 import lzma
 import zlib
@@ -166,14 +167,26 @@ def _is_event_table(path: Path) -> bool:
 
 
 def logged_events(folder: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """Yield every record in a folder of events with its location, in the order in which files were started."""
-    tables = folder.glob(f"{GROWING}*{PACKED}")
-    for file in sorted([*folder.glob(f"{GROWING}*.ndjson*"), *tables]):
-        plain = file.with_suffix(".ndjson") if file.suffix == PACKED else file.with_suffix("")
-        if not file.is_file() or (file.suffix in (".gz", PACKED) and plain.exists()):
-            continue  # a process was killed before it removed the file that it had packed
-        for number, record in _packed_events(file) if file.suffix == PACKED else events_of(file, growing=True):
-            yield f"{file}:{number}", record
+    """Yield every record in a folder of events with its location, in the order in which files were started.
+
+    A service packs files meanwhile: each is read once, plain as long as it is there, else packed.
+    """
+    found = [*folder.glob(f"{GROWING}*.ndjson*"), *folder.glob(f"{GROWING}*{PACKED}")]
+    for name in sorted({each.name.partition(".ndjson")[0].removesuffix(PACKED) for each in found}):
+        for path in (folder / f"{name}{suffix}" for suffix in (".ndjson", ".ndjson.gz", PACKED)):
+            if not path.is_file():
+                continue
+            records = _packed_events(path) if path.suffix == PACKED else events_of(path, growing=True)
+            try:
+                first = next(records, None)
+            except DataError:
+                if path.is_file():
+                    raise
+                continue  # packed and removed in this moment
+            if first is not None:
+                for number, record in itertools.chain([first], records):
+                    yield f"{path}:{number}", record
+            break  # one that was packed and not removed, by a process that was killed, counts once
 
 
 def _packed_events(path: Path) -> Iterator[tuple[int, Mapping[str, Json]]]:
