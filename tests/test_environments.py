@@ -110,7 +110,7 @@ def test_a_temporary_folder_that_others_can_write_to_is_not_used(places: dict[st
     done = python(HUMBLY + textwrap.dedent(COMPILES), **places)
     assert done.stderr == ""
     assert done.stdout.startswith("1 ")
-    assert "is not cached" in done.stdout
+    assert "is kept nowhere" in done.stdout
     assert not list(folder.parent.rglob("*.nbi"))
 
 

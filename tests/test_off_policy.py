@@ -107,7 +107,7 @@ def test_what_cannot_be_estimated_is_refused() -> None:
         estimates(np.ones(3), np.zeros(3))
     with pytest.raises(DataError, match="3 weights for 2 rows"):
         estimates(np.ones(2), np.ones(3))
-    with pytest.raises(DataError, match="from 0 up"):
+    with pytest.raises(DataError, match="a weight of 0 or more"):
         estimates(np.ones(2), np.array([1.0, math.nan]))
 
 
