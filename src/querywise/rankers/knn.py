@@ -262,6 +262,10 @@ class OfflineModels:
             least = np.full(part.shape[0], 1.0)
             np.minimum.at(least, queries, part.data)
             plain = least >= most  # the smaller parts are the models'
+            if plain.all():
+                whole = csr_array((self.locality.pairs_[part.indices], part.indices, part.indptr), part.shape)
+                yield from self._shared_in_whole(whole.toarray())
+                continue
             tied = (part.data < 1) & ~plain[queries]
             other = np.bincount(queries[tied & (part.data != least[queries])], minlength=part.shape[0]) > 0
             even = ~plain & ~other & (most == 1) & self._counted
