@@ -263,8 +263,8 @@ class OfflineModels:
             np.minimum.at(least, queries, part.data)
             plain = least >= most  # the smaller parts are the models'
             if plain.all():
-                whole = csr_array((self.locality.pairs_[part.indices], part.indices, part.indptr), part.shape)
-                yield from self._shared_in_whole(whole.toarray())
+                whole = csr_array((self.locality.pairs_[part.indices], part.indices, part.indptr), shape=part.shape)
+                yield from self._shared_in_whole(np.asarray(whole.toarray(), np.float64))
                 continue
             tied = (part.data < 1) & ~plain[queries]
             other = np.bincount(queries[tied & (part.data != least[queries])], minlength=part.shape[0]) > 0
